@@ -1,0 +1,49 @@
+# make demo | test | check | bench | test-pandas2 | clean
+# Needs Python 3.11 or newer with venv. Another interpreter: make test PYTHON=python3.12
+
+PYTHON ?= python3
+VENV := .venv
+VENV2 := .venv-pandas2
+FAST := -m "not slow"
+
+.PHONY: demo test check bench test-pandas2 clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/installed
+	$(VENV)/bin/python examples/demo.py
+
+test: $(VENV)/installed-test
+	$(VENV)/bin/python -m pytest $(FAST)
+
+check: $(VENV)/installed-check
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+bench: $(VENV)/installed
+	$(VENV)/bin/python benchmarks/run.py
+
+test-pandas2: $(VENV2)/installed-test
+	$(VENV2)/bin/python -m pytest $(FAST)
+
+clean:
+	rm -rf .venv .venv-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is newer than pyproject.toml when what that names is installed.
+$(VENV)/installed: EXTRAS := embedded
+$(VENV)/installed-test $(VENV2)/installed-test: EXTRAS := embedded,test
+$(VENV)/installed-check: EXTRAS := embedded,check
+$(VENV2)/installed-test: PINS := "pandas==2.2.*"
+
+$(VENV)/installed-test $(VENV)/installed-check: $(VENV)/installed
+
+$(VENV)/installed $(VENV)/installed-test $(VENV)/installed-check $(VENV2)/installed-test: pyproject.toml
+	@command -v "$(PYTHON)" >/dev/null || \
+		{ echo "$(PYTHON) was not found. Name a Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "$(PYTHON) is $$("$(PYTHON)" -V 2>&1). batchkit needs Python 3.11 or newer: make PYTHON=python3.11" >&2; exit 1; }
+	@test -x $(@D)/bin/pip || "$(PYTHON)" -m venv --clear $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check --editable ".[$(EXTRAS)]" $(PINS)
+	@touch $@

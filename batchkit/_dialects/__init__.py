@@ -1,0 +1,14 @@
+"""The wire formats of the vendors: how a question is written down and a reply read; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from batchkit._dialects.anthropic import AnthropicMessages
+from batchkit._dialects.base import Dialect
+from batchkit._dialects.openai import OpenAIChat
+
+__all__ = ["DIALECTS"]
+
+DIALECTS: Mapping[str, Dialect] = {"openai": OpenAIChat(), "anthropic": AnthropicMessages()}
+"""By the name that a profile gives as its ``dialect``."""

@@ -1,0 +1,157 @@
+"""The one event loop, in one daemon thread, and how other threads talk to it.
+
+Sync calls wait for it, so it makes no difference whether the caller's thread runs a loop of its
+own (a notebook's kernel), which one, or none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import contextlib
+import os
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from batchkit.errors import BatchkitError, ConfigError
+
+__all__ = ["at_exit", "call", "drive", "home_loop", "loop", "submit", "wait"]
+
+T = TypeVar("T")
+
+_TICK = 0.2
+"""Seconds between two looks at a run: short enough for Ctrl-C, and five pictures a second."""
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+_thread: threading.Thread | None = None
+_closers: list[Callable[[], Awaitable[None]]] = []
+
+
+def loop() -> asyncio.AbstractEventLoop:
+    """The engine's loop; started at first use."""
+    global _loop, _thread
+    with _lock:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            _thread = threading.Thread(target=_loop.run_forever, name="batchkit-engine", daemon=True)
+            _thread.start()
+        return _loop
+
+
+def at_exit(close: Callable[[], Awaitable[None]]) -> None:
+    """Have ``close`` awaited on the loop before the process ends."""
+    _closers.append(close)
+
+
+def submit(coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+    """Start a coroutine on the engine's loop."""
+    if threading.current_thread() is _thread:
+        coroutine.close()
+        raise BatchkitError(
+            "a run was started from inside the engine, probably by an async function given to FunctionProvider. "
+            "Make that function a plain def: it then runs in a thread of its own and may start runs."
+        )
+    return asyncio.run_coroutine_threadsafe(coroutine, loop())
+
+
+def call(function: Callable[..., object], *args: Any) -> None:
+    """Call a function on the engine's loop, soon."""
+    loop().call_soon_threadsafe(function, *args)
+
+
+def wait(future: concurrent.futures.Future[T], on_tick: Callable[[], None]) -> T:
+    """Wait for a result; a KeyboardInterrupt gets through within a tick, on every system."""
+    while True:
+        try:
+            return future.result(timeout=_TICK)
+        except concurrent.futures.TimeoutError:
+            if future.done():
+                raise
+            on_tick()
+
+
+# ---- work that must run on the caller's own loop ------------------------------------------------
+
+
+@contextlib.contextmanager
+def home_loop() -> Any:
+    """The loop of the calling thread, made able to run nested if it is running already.
+
+    Only for callables that must run there: this is the one place where a running loop is patched.
+    """
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        own = asyncio.new_event_loop()
+        try:
+            yield own
+        finally:
+            own.close()
+        return
+    if not isinstance(running, asyncio.BaseEventLoop):
+        raise ConfigError(
+            f'loop="caller" cannot work on a {type(running).__module__} loop, which cannot run nested. '
+            'Use loop="engine", or call from a thread without a running loop.'
+        )
+    try:
+        import nest_asyncio
+    except ImportError:  # Python 3.14 and later, where the original breaks aiohttp
+        import nest_asyncio2 as nest_asyncio
+    nest_asyncio.apply(running)
+    yield running
+
+
+def drive(home: asyncio.AbstractEventLoop, future: concurrent.futures.Future[T], on_tick: Callable[[], None]) -> T:
+    """Wait for a result while running the caller's own loop."""
+
+    async def tick() -> None:
+        # A plain wrap_future would not wake the loop for an interrupt.
+        ticks = 0
+        while not future.done():
+            await asyncio.sleep(0.01)
+            ticks += 1
+            if ticks % 20 == 0:
+                on_tick()
+
+    home.run_until_complete(tick())
+    return future.result()
+
+
+# ---- the end ------------------------------------------------------------------------------------
+
+
+async def _close_all() -> None:
+    tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for close in _closers:
+        await close()
+
+
+@atexit.register
+def _shut_down() -> None:
+    global _loop
+    if _loop is None or _thread is None:
+        return
+    with contextlib.suppress(Exception):
+        asyncio.run_coroutine_threadsafe(_close_all(), _loop).result(timeout=2)
+    _loop.call_soon_threadsafe(_loop.stop)
+    _thread.join(timeout=2)
+    if not _loop.is_running():
+        _loop.close()
+    _loop = None
+
+
+def _forget_after_fork() -> None:
+    """Threads do not survive a fork: the child starts a loop of its own when it needs one."""
+    global _loop, _thread, _lock
+    _loop = _thread = None
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_after_fork)

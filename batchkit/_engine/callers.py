@@ -1,0 +1,252 @@
+"""The ways to carry a question: over HTTP, to a function, to the embedded model."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import orjson
+
+from batchkit._dialects.base import Dialect, merge_headers
+from batchkit._dialects.errors import read_failure
+from batchkit._engine.embedded import LabelModel
+from batchkit.records import Brief, Completion, Endpoint, Failure, Probabilities, Prompt, Question, Scope, Structured
+
+__all__ = ["Caller", "EmbeddedCaller", "FunctionCaller", "HttpCaller"]
+
+
+_CAPS = ("max_completion_tokens", "max_tokens")
+
+
+class Caller(Protocol):
+    """Carries questions somewhere and brings back what came of each. Never raises for a question's sake."""
+
+    batch: int
+    """How many questions one call takes at most."""
+    reply_tokens: int
+    """The most tokens one reply may have, where tokens are counted at all."""
+
+    async def open(self) -> None:
+        """Get ready; called once before the first question."""
+
+    async def carry(self, questions: Sequence[Question], timeout: float) -> Sequence[Completion | Failure]:
+        """Bring back one result per question, in their order."""
+
+    def close(self) -> None:
+        """Give back what `open` took."""
+
+
+class HttpCaller:
+    """One question, one POST."""
+
+    batch = 1
+
+    def __init__(self, endpoint: Endpoint, dialect: Dialect, brief: Brief, budget: Hashable) -> None:
+        self._endpoint = endpoint
+        self._dialect = dialect
+        self._budget = budget
+        self._prepared = dialect.prepare(brief, endpoint)
+        self._url = dialect.url(endpoint)
+        self._headers = merge_headers({"User-Agent": "batchkit"}, dialect.headers(endpoint))
+        self.reply_tokens = max((self._prepared[name] for name in _CAPS if name in self._prepared), default=0)
+
+    async def open(self) -> None:
+        from batchkit._engine.transport import open_channel
+
+        self._channel = open_channel(self._budget, self._headers)
+
+    async def carry(self, questions: Sequence[Question], timeout: float) -> Sequence[Completion | Failure]:
+        (question,) = questions
+        answer = await self._channel.post(self._url, self._body(question), timeout)
+        if isinstance(answer, Failure):
+            return (answer,)
+        status, headers, body = answer
+        if status != 200:
+            return (self._redacted(read_failure(status, headers, body, time.time())),)
+        try:
+            parsed = orjson.loads(body)
+        except ValueError:
+            return (Failure("server", "the reply's body is not JSON", Scope.TRANSIENT, status),)
+        request_id = headers.get("x-request-id") or headers.get("request-id")
+        result = self._dialect.decode(parsed, request_id)
+        return (self._redacted(result) if isinstance(result, Failure) else result,)
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def _body(self, question: Question) -> bytes:
+        body = self._dialect.encode(self._prepared, question, self._endpoint)
+        try:
+            return orjson.dumps(body)
+        except TypeError:  # a lone surrogate somewhere in a cell
+            return orjson.dumps(_clean(body), option=orjson.OPT_NON_STR_KEYS)
+
+    def _redacted(self, failure: Failure) -> Failure:
+        key = self._endpoint.key
+        if not key or key not in failure.message:
+            return failure
+        return replace(failure, message=failure.message.replace(key, "[key]"))
+
+
+class FunctionCaller:
+    """Calls a Python function: async ones on a loop, sync ones in a thread of their own.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a `Prompt`, or a list of them if ``batch`` is more than 1 or ``batched``.
+    batched : bool
+        Whether it takes and returns lists.
+    batch : int
+        The most prompts per call.
+    home : asyncio loop or None
+        The caller's own loop, for functions that must run there; None runs them on the engine's.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        batched: bool,
+        batch: int,
+        home: asyncio.AbstractEventLoop | None,
+    ) -> None:
+        self.batch = batch
+        self.reply_tokens = 0
+        self._function = function
+        self._batched = batched
+        self._home = home
+        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004
+        )
+
+    async def open(self) -> None:
+        """Nothing to get ready."""
+
+    async def carry(self, questions: Sequence[Question], timeout: float) -> Sequence[Completion | Failure]:
+        prompts = [Prompt.of(question) for question in questions]
+        if not self._batched:
+            return (await self._one(prompts[0], timeout),)
+        return await self._many(prompts, timeout)
+
+    def close(self) -> None:
+        """Nothing to give back: a sync function still running is dropped with its thread."""
+
+    async def _one(self, prompt: Prompt, timeout: float) -> Completion | Failure:
+        try:
+            return _completion(await self._call(prompt, timeout))
+        except Exception as error:  # noqa: BLE001
+            return _function_failure(error, timeout)
+
+    async def _many(self, prompts: list[Prompt], timeout: float) -> Sequence[Completion | Failure]:
+        try:
+            answers = await self._call(list(prompts), timeout)
+        except Exception as error:  # noqa: BLE001
+            failure = _function_failure(error, timeout)
+            if len(prompts) == 1 or failure.scope is Scope.TRANSIENT:
+                return [failure] * len(prompts)
+            # One row may have thrown away the others' answers: ask the two halves apart.
+            middle = len(prompts) // 2
+            return [*await self._many(prompts[:middle], timeout), *await self._many(prompts[middle:], timeout)]
+        if isinstance(answers, (str, bytes, dict)) or not isinstance(answers, Iterable):
+            text = f"the batched function returned {type(answers).__name__}, not a list with an answer per prompt"
+            return [Failure("function", text)] * len(prompts)
+        answers = list(answers)
+        if len(answers) != len(prompts):
+            text = f"the batched function returned {len(answers)} answers for {len(prompts)} prompts"
+            return [Failure("function", text)] * len(prompts)
+        return [_completion(answer) for answer in answers]
+
+    async def _call(self, argument: Any, timeout: float) -> Any:
+        async with asyncio.timeout(timeout):
+            if self._home is not None:
+                return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._at_home(argument), self._home))
+            if self._is_async:
+                return await self._function(argument)
+            result = await _in_thread(self._function, argument)
+            return await result if inspect.isawaitable(result) else result
+
+    async def _at_home(self, argument: Any) -> Any:
+        result = self._function(argument)
+        return await result if inspect.isawaitable(result) else result
+
+
+class EmbeddedCaller:
+    """Asks the embedded model, many rows at a time, in a thread: it computes and does not wait."""
+
+    batch = 256
+    reply_tokens = 0
+
+    def __init__(self, brief: Brief) -> None:
+        self._brief = brief
+
+    async def open(self) -> None:
+        brief = self._brief
+        self._model = await _in_thread(LabelModel, brief.label_texts, brief.descriptions, brief.examples)
+
+    async def carry(self, questions: Sequence[Question], timeout: float) -> Sequence[Completion | Failure]:
+        rows = [question.row for question in questions]
+        weights = await _in_thread(self._model.probabilities, rows)
+        return [Completion(Probabilities(row.tolist(), "embedded"), model="embedded") for row in weights]
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+def _completion(answer: Any) -> Completion | Failure:
+    if isinstance(answer, BaseException):
+        return _function_failure(answer, None)
+    return Completion(Structured(answer))
+
+
+def _function_failure(error: BaseException, timeout: float | None) -> Failure:
+    if isinstance(error, TimeoutError):
+        text = f"the function took longer than {timeout:g} s" if timeout is not None and not str(error) else str(error)
+        return Failure("timeout", text or "the function timed out", Scope.TRANSIENT)
+    if isinstance(error, ConnectionError):
+        return Failure("connection", f"{type(error).__name__}: {error}", Scope.TRANSIENT)
+    return Failure("function", f"{type(error).__name__}: {error}")
+
+
+async def _in_thread(function: Callable[..., Any], *args: Any) -> Any:
+    """Run a sync function in a daemon thread: one that never ends must not keep the process from ending."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if not done.done():
+            done.set_result((result, error))
+
+    def run() -> None:
+        try:
+            outcome = (context.run(function, *args), None)
+        except BaseException as error:  # noqa: BLE001
+            outcome = (None, error)
+        try:
+            loop.call_soon_threadsafe(settle, *outcome)
+        except RuntimeError:
+            pass  # the loop is gone: nobody waits any more
+
+    threading.Thread(target=run, name="batchkit-function", daemon=True).start()
+    result, error = await done
+    if error is not None:
+        raise error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
+    return result
+
+
+def _clean(value: Any) -> Any:
+    """Replace lone surrogates, which no JSON can carry."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_clean(name): _clean(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_clean(part) for part in value]
+    return value

@@ -1,0 +1,526 @@
+"""The run itself: queues, lanes that pull from them, and what follows each reply.
+
+Units wait in one queue per *set* of providers that may answer them. A lane (one provider) takes
+from the queues it belongs to whenever its gate lets a request go. Nothing else waits: a lane that
+may not send now has a timer, a row that must be asked again later is in a heap. So a million rows
+are not a million coroutines, and stopping is cancelling a few timers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import math
+from array import array
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from random import Random
+from typing import NamedTuple
+
+from batchkit._engine.ledger import Ledger
+from batchkit._engine.limits import gate_of
+from batchkit._engine.plan import LaneSpec, Plan
+from batchkit._logic import pacing
+from batchkit._logic.itinerary import Ask, Outcome, Seat, advance, seats_of
+from batchkit._logic.progress import Paused, Stopped
+from batchkit._logic.prompting import repair_turns
+from batchkit.records import Answer, Complaint, Completion, Failure, Finish, Question, Scope, Text, Turn
+
+__all__ = ["Execution"]
+
+_PROBES = 3
+"""So many requests may be called invalid before a provider that never answered well is stopped."""
+_GROWTH = 4
+"""A reply cut at its cap is asked for once more with so many times the room."""
+
+
+class _Ticket:
+    """One unit at one seat, from its first attempt to its outcome."""
+
+    __slots__ = ("first_at", "last", "question", "retries", "seat", "tries", "unit")
+
+    def __init__(self, unit: int, seat: int) -> None:
+        self.unit = unit
+        self.seat = seat
+        self.question: Question | None = None
+        self.first_at = math.inf
+        self.tries = 0
+        self.retries = 0
+        self.last: Failure | None = None
+
+
+class _Line:
+    """The queue of one set of providers: units not asked yet in row order, before them those to be asked again."""
+
+    __slots__ = ("again", "dead", "fresh", "lanes", "position", "seats")
+
+    def __init__(self, lanes: list[_Lane]) -> None:
+        self.lanes = lanes
+        self.fresh = array("q")
+        self.seats = array("h")
+        self.position = 0
+        self.again: deque[_Ticket] = deque()
+        self.dead: Failure | None = None
+
+    def add(self, unit: int, seat: int) -> None:
+        self.fresh.append(unit)
+        self.seats.append(seat)
+
+    def head(self) -> int | None:
+        """The unit that is next, None when there is none."""
+        if self.again:
+            return self.again[0].unit
+        return self.fresh[self.position] if self.position < len(self.fresh) else None
+
+    def pop(self) -> _Ticket:
+        if self.again:
+            return self.again.popleft()
+        position = self.position
+        self.position = position + 1
+        return _Ticket(self.fresh[position], self.seats[position])
+
+    def drain(self) -> Iterator[_Ticket]:
+        while self.head() is not None:
+            yield self.pop()
+
+
+class _Lane:
+    """One provider in one run."""
+
+    __slots__ = (
+        "caller", "completed", "gate", "index", "limits", "lines", "reached", "refused", "spec", "stopped", "timer", "wake",
+    )  # fmt: skip
+
+    def __init__(self, index: int, spec: LaneSpec, execution: Execution) -> None:
+        self.index = index
+        self.spec = spec
+        self.caller = spec.caller
+        self.limits = spec.limits
+        self.gate = gate_of(spec.budget)
+        self.lines: list[_Line] = []
+        self.stopped: Failure | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.reached = False
+        """Whether the provider ever answered anything, be it an error."""
+        self.completed = 0
+        self.refused = 0
+        self.wake = lambda: execution._pump(self)
+
+    def next_line(self) -> _Line | None:
+        best, first = None, None
+        for line in self.lines:
+            head = line.head()
+            if head is not None and (first is None or head < first):
+                best, first = line, head
+        return best
+
+
+class Execution:
+    """Carries out a plan. All methods but the constructor run on the engine's loop.
+
+    Parameters
+    ----------
+    plan : Plan
+    ledger : Ledger
+        Written as things happen.
+    rng : random.Random
+        For the jitter of waits.
+    raise_on_error : bool
+        Send nothing new once a unit has ended in an error; what is in flight is kept.
+    """
+
+    def __init__(self, plan: Plan, ledger: Ledger, *, rng: Random, raise_on_error: bool = False) -> None:
+        self._plan = plan
+        self._ledger = ledger
+        self._rng = rng
+        self._raise_on_error = raise_on_error
+        self._open_units = len(plan.texts)
+        self._outcomes: dict[int, dict[int, Outcome]] = {}
+        """Of units whose itinerary has several seats: what came of each so far."""
+        self._asked: dict[int, set[int]] = {}
+        self._later: list[tuple[float, int, _Line, _Ticket]] = []
+        self._order = itertools.count()
+        self._later_timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lanes: list[_Lane] = []
+        self._over = asyncio.Event()
+        self._halted: str | None = None
+        self._crash: BaseException | None = None
+
+    async def run(self) -> None:
+        """Work until every unit is settled or the run was halted."""
+        self._loop = asyncio.get_running_loop()
+        self._lanes = [_Lane(index, spec, self) for index, spec in enumerate(self._plan.lanes)]
+        self._lines: dict[frozenset[int], _Line] = {}
+        self._ledger.began = self._loop.time()
+        self._line_up()
+        joined = []
+        try:
+            for lane in self._lanes:
+                if lane.lines:
+                    await self._open(lane)
+                    joined.append(lane)
+            for lane in joined:
+                self._pump(lane)
+            self._look_whether_over()
+            await self._over.wait()
+        finally:
+            self._halted = self._halted or ("done" if not self._open_units else "cancelled")
+            await self._abandon()
+            for lane in joined:
+                lane.gate.quit(lane.limits)
+                lane.caller.close()
+            self._ledger.finished(self._halted, self._loop.time())
+        if self._crash is not None:
+            raise self._crash
+
+    def halt(self, why: str, grace: float | None = None) -> None:
+        """Send nothing new. What is in flight may still arrive for ``grace`` seconds (None: its own time-outs)."""
+        if self._halted is None:
+            self._halted = why
+            for lane in self._lanes:
+                _cancel(lane.timer)
+            _cancel(self._later_timer)
+        if grace is not None:
+            asyncio.get_running_loop().call_later(grace, self._over.set)
+        self._look_whether_over()
+
+    # ---- queues ---------------------------------------------------------------------------------
+
+    def _line_up(self) -> None:
+        """Put every unit into the queues its itinerary begins with."""
+        itineraries = self._plan.itineraries
+        self._seats = [{seat.number: self._line(seat.providers) for seat in seats_of(node)} for node in itineraries]
+        first = [advance(node, {}) for node in itineraries]
+        starts = [
+            [(seats[seat.number], seat.number) for seat in step.seats] if isinstance(step, Ask) else []
+            for seats, step in zip(self._seats, first, strict=True)
+        ]
+        several = [not isinstance(node, Seat) for node in itineraries]
+        for unit, code in enumerate(self._plan.codes):
+            for line, seat in starts[code]:
+                line.add(unit, seat)
+            if several[code]:
+                self._outcomes[unit] = {}
+                self._asked[unit] = {seat for _, seat in starts[code]}
+
+    def _line(self, providers: frozenset[int]) -> _Line:
+        line = self._lines.get(providers)
+        if line is None:
+            lanes = [self._lanes[index] for index in sorted(providers)]
+            line = self._lines[providers] = _Line(lanes)
+            for lane in lanes:
+                lane.lines.append(line)
+        return line
+
+    # ---- lanes ----------------------------------------------------------------------------------
+
+    async def _open(self, lane: _Lane) -> None:
+        lane.gate.join(lane.limits)
+        try:
+            await lane.caller.open()
+        except Exception as error:  # noqa: BLE001
+            self._stop(lane, Failure("config", f"{type(error).__name__}: {error}", Scope.PROVIDER))
+
+    def _pump(self, lane: _Lane) -> None:
+        """Start workers for as long as there is work and the gate lets requests go."""
+        while (load := self._load(lane)) is not None:
+            task = self._loop.create_task(self._work(lane, load))
+            self._tasks.add(task)
+            task.add_done_callback(self._worker_ended)
+
+    def _load(self, lane: _Lane) -> _Load | None:
+        """Take what the lane may send now; its gate has then let one request in."""
+        while self._halted is None and lane.stopped is None and (line := lane.next_line()) is not None:
+            reserve = self._estimate(lane, line)
+            if lane.limits.tpm is not None and reserve > lane.limits.tpm:
+                text = f"about {reserve:.0f} tokens, more than tpm={lane.limits.tpm:g} of {lane.spec.name} allows at all"
+                self._arrive(lane, line.pop(), Failure("too_large", text))
+                continue
+            now = self._loop.time()
+            wait = lane.gate.enter(now, reserve, lane.wake)
+            if wait:
+                if wait < math.inf:
+                    _cancel(lane.timer)
+                    lane.timer = self._loop.call_later(wait, lane.wake)
+                return None
+            tickets = self._take(lane, line, now)
+            if tickets:
+                return _Load(tickets, reserve)
+            lane.gate.leave(now, reserve, 0)
+        return None
+
+    def _take(self, lane: _Lane, line: _Line, now: float) -> list[_Ticket]:
+        tickets: list[_Ticket] = []
+        while len(tickets) < lane.caller.batch and line.head() is not None:
+            ticket = line.pop()
+            if ticket.last is not None and now - ticket.first_at > lane.limits.deadline:
+                self._arrive(lane, ticket, ticket.last)
+                continue
+            if not ticket.tries:
+                ticket.first_at = now
+            tickets.append(ticket)
+        return tickets
+
+    def _estimate(self, lane: _Lane, line: _Line) -> float:
+        """Tokens the next request is likely to use: four bytes each, and the whole room for the answer."""
+        unit = line.head()
+        if lane.limits.tpm is None or unit is None:
+            return 0.0
+        brief = lane.spec.brief
+        size = len(brief.system) + len(self._plan.texts[unit].encode("utf-8", "replace"))
+        return size / 4 + lane.caller.reply_tokens
+
+    async def _work(self, lane: _Lane, load: _Load | None) -> None:
+        """Carry one load after the other for as long as the lane has any."""
+        while load is not None:
+            tickets = load.tickets
+            started = self._loop.time()
+            results = await self._carry(lane, load, started)
+            ended = self._loop.time()
+            for ticket, result in zip(tickets, results, strict=True):
+                ticket.tries += 1
+                self._ledger.attempted(ticket.unit, lane.index, started, ended, result)
+                try:
+                    self._judge(lane, ticket, result, ended)
+                except Exception as error:  # noqa: BLE001
+                    self._arrive(lane, ticket, _internal(error))
+            load = self._load(lane)
+
+    async def _carry(self, lane: _Lane, load: _Load, started: float) -> Sequence[Completion | Failure]:
+        tickets, used = load.tickets, None
+        limits = lane.limits
+        timeout = limits.timeout
+        left = limits.deadline - (started - min(ticket.first_at for ticket in tickets))
+        if left < timeout:
+            timeout = max(0.001, left)
+        questions = [self._question(lane, ticket) for ticket in tickets]
+        for _ in tickets:
+            self._ledger.sent(lane.index, started)
+        try:
+            results = await lane.caller.carry(questions, timeout)
+            used = _tokens_used(results)
+        except Exception as error:  # noqa: BLE001
+            results = [_internal(error)] * len(tickets)
+        finally:
+            lane.gate.leave(self._loop.time(), load.reserved, used)
+        return results
+
+    def _question(self, lane: _Lane, ticket: _Ticket) -> Question:
+        question = ticket.question
+        if question is None:
+            question = ticket.question = Question(lane.spec.brief, self._plan.texts[ticket.unit])
+        elif question.brief is not lane.spec.brief:  # another provider of its set was asked before
+            question = ticket.question = replace(question, brief=lane.spec.brief)
+        return question
+
+    def _worker_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._crash = error
+            self._over.set()
+        self._look_whether_over()
+
+    # ---- what follows a reply -------------------------------------------------------------------
+
+    def _judge(self, lane: _Lane, ticket: _Ticket, result: Completion | Failure, now: float) -> None:
+        if isinstance(result, Failure):
+            self._judge_failure(lane, ticket, result, now)
+            return
+        lane.reached = True
+        lane.completed += 1
+        match result.finish:
+            case Finish.TRUNCATED:
+                self._regrow(lane, ticket, result)
+                return
+            case Finish.REFUSED:
+                self._arrive(lane, ticket, Failure("refused", _excerpt("the model refused", result)))
+                return
+            case Finish.FILTERED:
+                self._arrive(lane, ticket, Failure("filtered", _excerpt("a content filter stopped the reply", result)))
+                return
+        verdict = self._plan.task.check(result.reply)
+        if isinstance(verdict, Answer):
+            self._arrive(lane, ticket, verdict)
+        else:
+            self._complain(lane, ticket, result, verdict)
+
+    def _judge_failure(self, lane: _Lane, ticket: _Ticket, failure: Failure, now: float) -> None:
+        ticket.last = failure
+        lane.reached = lane.reached or failure.status is not None
+        if failure.unreached and not lane.reached:
+            failure = replace(failure, scope=Scope.PROVIDER)
+        if failure.refusable:
+            lane.refused += 1
+            if lane.refused >= _PROBES and not lane.completed:
+                failure = replace(failure, scope=Scope.PROVIDER)
+        verdict = pacing.decide(
+            failure,
+            retries=ticket.retries,
+            tries=ticket.tries,
+            elapsed=now - ticket.first_at,
+            limits=lane.limits,
+            rng=self._rng,
+        )
+        if isinstance(verdict, pacing.Retry):
+            ticket.retries += verdict.counts
+            if verdict.pause_lane:
+                lane.gate.pause(now + verdict.pause_lane)
+                self._ledger.tell(Paused(lane.index, now + verdict.pause_lane))
+            self._ask_later(lane, ticket, now + verdict.wait)
+            return
+        if verdict.failure.scope is Scope.PROVIDER:
+            self._stop(lane, verdict.failure)
+            line = self._line_of(ticket)
+            if line.dead is None:  # its set has other providers
+                self._ask_again(line, ticket)
+                return
+        self._arrive(lane, ticket, verdict.failure)
+
+    def _regrow(self, lane: _Lane, ticket: _Ticket, result: Completion) -> None:
+        """Ask once more, the same messages with more room."""
+        if ticket.question is None or ticket.question.room > 1:
+            self._arrive(lane, ticket, Failure("truncated", _excerpt("cut at its output cap twice", result)))
+            return
+        ticket.question = replace(ticket.question, room=_GROWTH)
+        self._ask_again(self._line_of(ticket), ticket)
+
+    def _complain(self, lane: _Lane, ticket: _Ticket, result: Completion, complaint: Complaint) -> None:
+        """Ask once more, with the complaint; a second bad reply is the row's error."""
+        question = ticket.question
+        if question is None or question.complaint is not None:
+            self._arrive(lane, ticket, Failure("invalid_answer", _excerpt("no valid answer, asked twice", result)))
+            return
+        reply = result.reply.text if isinstance(result.reply, Text) else ""
+        turns = tuple(Turn(*turn) for turn in repair_turns(reply, complaint.text, question.row))
+        ticket.question = replace(question, turns=turns, complaint=complaint.text)
+        self._ask_again(self._line_of(ticket), ticket)
+
+    # ---- asking again ---------------------------------------------------------------------------
+
+    def _ask_again(self, line: _Line, ticket: _Ticket) -> None:
+        if line.dead is not None:
+            self._arrive(line.lanes[-1], ticket, line.dead)
+            return
+        line.again.append(ticket)
+        for lane in line.lanes:
+            if lane.stopped is None:
+                self._pump(lane)
+
+    def _ask_later(self, lane: _Lane, ticket: _Ticket, at: float) -> None:
+        line = self._line_of(ticket)
+        if line.dead is not None:
+            self._arrive(lane, ticket, line.dead)
+            return
+        heapq.heappush(self._later, (at, next(self._order), line, ticket))
+        if self._later[0][3] is ticket:
+            self._set_later_timer()
+
+    def _set_later_timer(self) -> None:
+        _cancel(self._later_timer)
+        if self._later and self._halted is None:
+            self._later_timer = self._loop.call_at(self._later[0][0], self._now_is_later)
+
+    def _now_is_later(self) -> None:
+        now = self._loop.time()
+        while self._later and self._later[0][0] <= now:
+            _, _, line, ticket = heapq.heappop(self._later)
+            self._ask_again(line, ticket)
+        self._set_later_timer()
+
+    def _line_of(self, ticket: _Ticket) -> _Line:
+        return self._seats[self._plan.codes[ticket.unit]][ticket.seat]
+
+    # ---- endings --------------------------------------------------------------------------------
+
+    def _arrive(self, lane: _Lane, ticket: _Ticket, result: Answer | Failure) -> None:
+        """A ticket has its outcome. Follow the itinerary on, or settle the unit."""
+        if isinstance(result, Answer):
+            outcome = Outcome(lane.index, answer=result)
+        else:
+            outcome = Outcome(lane.index, failure=result)
+        unit = ticket.unit
+        if unit in self._outcomes:
+            outcomes = self._outcomes[unit]
+            outcomes[ticket.seat] = outcome
+            step = advance(self._plan.itineraries[self._plan.codes[unit]], outcomes)
+            if isinstance(step, Ask):
+                self._ask_seats(unit, step.seats)
+                return
+            del self._outcomes[unit], self._asked[unit]
+            if step.outcome is not None:
+                outcome = step.outcome
+        self._ledger.settled(unit, outcome)
+        self._open_units -= 1
+        if outcome.failure is not None and self._raise_on_error and self._halted is None:
+            self.halt("raised")
+        self._look_whether_over()
+
+    def _ask_seats(self, unit: int, seats: Sequence[Seat]) -> None:
+        asked = self._asked[unit]
+        for seat in seats:
+            if seat.number not in asked:
+                asked.add(seat.number)
+                self._ask_again(self._lines[seat.providers], _Ticket(unit, seat.number))
+
+    def _stop(self, lane: _Lane, failure: Failure) -> None:
+        """Ask a provider no more; units that nobody else may answer end with its failure."""
+        if lane.stopped is not None:
+            return
+        lane.stopped = failure
+        _cancel(lane.timer)
+        self._ledger.tell(Stopped(lane.index, failure))
+        message = f"not asked: {lane.spec.name} was stopped: {failure.message}"
+        for line in lane.lines:
+            if all(other.stopped is not None for other in line.lanes):
+                line.dead = replace(failure, message=message)
+                waiting = [entry[3] for entry in self._later if entry[2] is line]
+                self._later = [entry for entry in self._later if entry[2] is not line]
+                heapq.heapify(self._later)
+                for ticket in itertools.chain(waiting, line.drain()):
+                    self._arrive(lane, ticket, line.dead)
+
+    def _look_whether_over(self) -> None:
+        if not self._open_units or (self._halted is not None and not self._tasks):
+            self._over.set()
+
+    async def _abandon(self) -> None:
+        for lane in self._lanes:
+            _cancel(lane.timer)
+        _cancel(self._later_timer)
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Load(NamedTuple):
+    tickets: list[_Ticket]
+    reserved: float
+    """Tokens taken from the gate's budget for it."""
+
+
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
+
+
+def _tokens_used(results: Sequence[Completion | Failure]) -> float | None:
+    """What the provider counted; None where it did not say."""
+    usages = [result.usage for result in results if isinstance(result, Completion)]
+    used = sum(usage.input + usage.output for usage in usages)
+    return float(used) if used else None
+
+
+def _internal(error: Exception) -> Failure:
+    return Failure("internal", f"a fault in batchkit, please report it: {type(error).__name__}: {error}")
+
+
+def _excerpt(what: str, result: Completion) -> str:
+    """Say what happened, with the beginning of what the model said."""
+    reply = result.reply
+    said = reply.text if isinstance(reply, Text) else repr(getattr(reply, "value", reply))
+    said = " ".join(said.split())
+    return f"{what}: {said[:120]!r}" if said else f"{what}: the reply was empty"

@@ -1,0 +1,141 @@
+"""What happened, in columns: one entry per unit, one per attempt. Readable at any moment, from any thread."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from typing import Any
+
+from batchkit._engine.plan import Plan
+from batchkit._logic.itinerary import Outcome
+from batchkit._logic.progress import Attempted, Event, Finished, Progress, Sent, Settled, Snapshot
+from batchkit.records import ERROR_KINDS, Completion, Failure
+
+__all__ = ["ANSWERED", "FAILED", "PENDING", "Attempts", "Ledger"]
+
+PENDING, ANSWERED, FAILED = range(3)
+_CODE = {kind: code for code, kind in enumerate(ERROR_KINDS)}
+_NAN = float("nan")
+
+
+class Attempts:
+    """One entry per request, in the order in which they ended."""
+
+    __slots__ = (
+        "ended", "finish", "kind", "lane", "message", "model", "request_id",
+        "started", "status", "tokens_cached", "tokens_in", "tokens_out", "unit",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.unit = array("q")
+        self.lane = array("h")
+        self.started = array("d")
+        self.ended = array("d")
+        self.kind = array("b")
+        """Position in ``ERROR_KINDS``; -1 where a completion came."""
+        self.status = array("h")
+        """HTTP status of a failure; 0 where there is none."""
+        self.tokens_in = array("q")
+        self.tokens_out = array("q")
+        self.tokens_cached = array("q")
+        self.finish: list[str | None] = []
+        self.model: list[str | None] = []
+        self.request_id: list[str | None] = []
+        self.message: list[str | None] = []
+
+    def __len__(self) -> int:
+        # The last column to be appended: an entry counts once it is whole.
+        return len(self.message)
+
+
+class Ledger:
+    """The state of every unit, and every attempt made.
+
+    Written by the engine's thread alone. Readers may see a run that is a moment old, never a
+    unit half written: its state is set last.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        count = len(plan.texts)
+        self.state = bytearray(count)
+        self.values: list[Any] = [None] * count
+        self.confidence = array("d", [_NAN]) * count
+        self.source: list[str | None] = [None] * count
+        self.lane = array("h", [-1]) * count
+        """Who answered, or who was tried last; -1 where nobody was."""
+        self.kind = array("b", [-1]) * count
+        self.messages: dict[int, str] = {}
+        self.first_failed: int | None = None
+        self.attempts = Attempts()
+        self.started_at = time.time()
+        """Wall clock, seconds since the epoch."""
+        self.began = 0.0
+        """The engine's own clock at the start; attempts are on the same clock."""
+        self.ended: float | None = None
+        self._rows = plan.rows
+        self._progress = Progress(sum(plan.rows), tuple(lane.name for lane in plan.lanes))
+
+    def sent(self, lane: int, at: float) -> None:
+        """Note that a request left."""
+        self.tell(Sent(lane, at))
+
+    def attempted(self, unit: int, lane: int, started: float, ended: float, result: Completion | Failure) -> None:
+        """Note what came of a request."""
+        log = self.attempts
+        log.unit.append(unit)
+        log.lane.append(lane)
+        log.started.append(started)
+        log.ended.append(ended)
+        log.request_id.append(result.request_id)
+        if isinstance(result, Failure):
+            kind: str | None = result.kind
+            message: str | None = result.message
+            tokens_in = tokens_out = cached = 0
+            log.kind.append(_CODE[result.kind])
+            log.status.append(result.status or 0)
+            log.finish.append(None)
+            log.model.append(None)
+        else:
+            kind = message = None
+            usage = result.usage
+            tokens_in, tokens_out, cached = usage.input, usage.output, usage.cached
+            log.kind.append(-1)
+            log.status.append(0)
+            log.finish.append(result.finish.value)
+            log.model.append(result.model)
+        log.tokens_in.append(tokens_in)
+        log.tokens_out.append(tokens_out)
+        log.tokens_cached.append(cached)
+        log.message.append(message)
+        self.tell(Attempted(lane, kind, started, ended, tokens_in, tokens_out))
+
+    def settled(self, unit: int, outcome: Outcome) -> None:
+        """Give a unit its answer or its error."""
+        answer, failure = outcome.answer, outcome.failure
+        self.lane[unit] = outcome.provider
+        if answer is not None:
+            self.values[unit] = answer.value
+            self.confidence[unit] = _NAN if answer.confidence is None else answer.confidence
+            self.source[unit] = answer.confidence_source
+            self.state[unit] = ANSWERED
+            self.tell(Settled(outcome.provider, self._rows[unit], None))
+        elif failure is not None:
+            self.kind[unit] = _CODE[failure.kind]
+            self.messages[unit] = failure.message
+            self.state[unit] = FAILED
+            if self.first_failed is None:
+                self.first_failed = unit
+            self.tell(Settled(outcome.provider, self._rows[unit], failure.kind))
+
+    def finished(self, why: str, at: float) -> None:
+        """Close the run."""
+        self.ended = at
+        self.tell(Finished(why, at))
+
+    def tell(self, event: Event) -> None:
+        """Fold an event into the run's progress."""
+        self._progress.fold(event)
+
+    def snapshot(self) -> Snapshot:
+        """Where the run stands now."""
+        return self._progress.snapshot()

@@ -1,0 +1,112 @@
+"""Gates: how much may be in flight at a provider at once, per minute, and in tokens.
+
+A budget belongs to (base URL, key, model) for the whole process, whatever run or provider object
+uses it. Nobody waits inside a gate: it says how long to wait, so a waiting row holds nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Hashable
+
+from batchkit._logic.pacing import Quota
+from batchkit.records import Limits
+
+__all__ = ["Gate", "gate_of"]
+
+
+class Gate:
+    """One budget. Of several limits on it, the strictest holds."""
+
+    __slots__ = ("_members", "_queue", "_requests", "_slots", "_tokens", "in_flight", "paused_until")
+
+    def __init__(self) -> None:
+        self.in_flight = 0
+        self.paused_until = -math.inf
+        self._members: list[Limits] = []
+        self._queue: deque[Callable[[], None]] = deque()
+        self._slots = 1
+        self._requests: Quota | None = None
+        self._tokens: Quota | None = None
+
+    def __repr__(self) -> str:
+        return f"<Gate {self.in_flight} of {self._slots} in flight, {self._requests}, {self._tokens}>"
+
+    def join(self, limits: Limits) -> None:
+        """Begin to use this budget under ``limits``."""
+        self._members.append(limits)
+        self._tighten()
+
+    def quit(self, limits: Limits) -> None:
+        """Stop using it; what the others allow holds again."""
+        self._members.remove(limits)
+        if self._members:
+            self._tighten()
+            self._wake()
+
+    def enter(self, now: float, tokens: float, wake: Callable[[], None]) -> float:
+        """Let one request go, or say how many seconds to wait before asking again.
+
+        Returns 0 when the request may leave now; it then counts. Returns infinity when all slots
+        are taken: ``wake`` will be called when one is free, first come, first served.
+        """
+        if self.in_flight >= self._slots:
+            if wake not in self._queue:
+                self._queue.append(wake)
+            return math.inf
+        wait = max(0.0, self.paused_until - now)
+        if self._requests is not None:
+            wait = max(wait, self._requests.wait(now))
+        if self._tokens is not None:
+            wait = max(wait, self._tokens.wait(now, tokens))
+        if wait > 0:
+            return wait
+        self.in_flight += 1
+        if self._requests is not None:
+            self._requests.take(now)
+        if self._tokens is not None:
+            self._tokens.take(now, tokens)
+        return 0.0
+
+    def leave(self, now: float, reserved: float, used: float | None) -> None:
+        """Note that a request is over, and what it really used where that is known."""
+        self.in_flight -= 1
+        if self._tokens is not None and used is not None:
+            self._tokens.correct(now, used - reserved)
+        self._wake()
+
+    def pause(self, until: float) -> None:
+        """Send nothing before ``until``."""
+        self.paused_until = max(self.paused_until, until)
+
+    def _wake(self) -> None:
+        # One that has nothing to send any more takes no slot: go on to the next.
+        while self._queue and self.in_flight < self._slots:
+            self._queue.popleft()()
+
+    def _tighten(self) -> None:
+        self._slots = min(limits.max_concurrency for limits in self._members)
+        self._requests = _quota(self._requests, [limits.rpm for limits in self._members])
+        self._tokens = _quota(self._tokens, [limits.tpm for limits in self._members])
+
+
+def _quota(current: Quota | None, limits: list[float | None]) -> Quota | None:
+    given = [limit for limit in limits if limit is not None]
+    if not given:
+        return None
+    if current is None:
+        return Quota(min(given))
+    current.change(min(given))
+    return current
+
+
+_GATES: dict[Hashable, Gate] = {}
+
+
+def gate_of(budget: Hashable) -> Gate:
+    """The process's one gate for a budget. Called on the engine's loop only."""
+    gate = _GATES.get(budget)
+    if gate is None:
+        gate = _GATES[budget] = Gate()
+    return gate

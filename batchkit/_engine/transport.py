@@ -1,0 +1,127 @@
+"""The only aiohttp client: a body goes out, a status and a body come back, or a reason why not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import aiohttp
+
+from batchkit._engine import bridge
+from batchkit.records import Failure, Scope
+
+__all__ = ["Channel", "HttpAnswer", "open_channel"]
+
+_IDLE = 30.0
+"""Seconds for which an unused session keeps its connections, so that the next small cell finds them warm."""
+
+
+class HttpAnswer(NamedTuple):
+    """A response, read whole."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(eq=False)
+class _Session:
+    client: aiohttp.ClientSession
+    users: int = 0
+    closing: asyncio.TimerHandle | None = None
+    timeouts: dict[float, aiohttp.ClientTimeout] = field(default_factory=dict)
+
+
+_sessions: dict[Hashable, _Session] = {}
+
+
+class Channel:
+    """A provider's connections, on loan from a session that lives on between runs."""
+
+    __slots__ = ("_budget", "_headers", "_session")
+
+    def __init__(self, budget: Hashable, session: _Session, headers: Mapping[str, str]) -> None:
+        self._budget = budget
+        self._session = session
+        self._headers = headers
+
+    async def post(self, url: str, body: bytes, timeout: float) -> HttpAnswer | Failure:
+        """Send one request. Foreign errors come back as failures, cancellation passes through."""
+        session = self._session
+        limit = session.timeouts.get(timeout)
+        if limit is None:
+            limit = session.timeouts.setdefault(timeout, aiohttp.ClientTimeout(total=timeout))
+            if len(session.timeouts) > 100:
+                session.timeouts.clear()
+        try:
+            async with session.client.post(url, data=body, headers=self._headers, timeout=limit) as response:
+                return HttpAnswer(response.status, response.headers, await response.read())
+        except TimeoutError:
+            return Failure("timeout", f"no answer within {timeout:g} s", Scope.TRANSIENT)
+        except aiohttp.ClientError as error:
+            return _translate(error)
+
+    def close(self) -> None:
+        """Give the connections back. Without another user the session closes after a while."""
+        session = self._session
+        session.users -= 1
+        if not session.users:
+            loop = asyncio.get_running_loop()
+            session.closing = loop.call_later(_IDLE, _expire, self._budget)
+
+
+def open_channel(budget: Hashable, headers: Mapping[str, str]) -> Channel:
+    """Borrow the session that belongs to a budget (base URL, key, model), or open one."""
+    session = _sessions.get(budget)
+    if session is None:
+        client = aiohttp.ClientSession(
+            # The slots of a lane bound its connections; a second bound here would only queue in secret.
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+        session = _sessions[budget] = _Session(client)
+    if session.closing is not None:
+        session.closing.cancel()
+        session.closing = None
+    session.users += 1
+    return Channel(budget, session, headers)
+
+
+def _translate(error: aiohttp.ClientError) -> Failure:
+    """Say in our words what aiohttp met, most specific first. Never shows a URL's query or a header."""
+    what = str(error) or type(error).__name__
+    match error:
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError():
+            return Failure("connection", f"no secure connection: {what}", Scope.PROVIDER, unreached=True)
+        case aiohttp.InvalidURL():
+            return Failure("connection", "the base URL is no valid URL", Scope.PROVIDER, unreached=True)
+        case aiohttp.ClientConnectorDNSError():
+            hint = "Is the host name in base_url right? Is this machine online?"
+            return Failure("connection", f"host not found: {what}. {hint}", Scope.TRANSIENT, unreached=True)
+        case aiohttp.ClientConnectorError():
+            hint = "Is the server started? Is base_url right?"
+            return Failure("connection", f"not reachable: {what}. {hint}", Scope.TRANSIENT, unreached=True)
+        case _:
+            return Failure("connection", f"the connection broke: {what}", Scope.TRANSIENT)
+
+
+def _expire(budget: Hashable) -> None:
+    session = _sessions.pop(budget, None)
+    if session is not None:
+        task = asyncio.get_running_loop().create_task(session.client.close())
+        _closing.add(task)
+        task.add_done_callback(_closing.discard)
+
+
+_closing: set[asyncio.Task[None]] = set()
+
+
+async def _close_all() -> None:
+    for session in _sessions.values():
+        await session.client.close()
+    _sessions.clear()
+
+
+bridge.at_exit(_close_all)

@@ -1,0 +1,147 @@
+"""When to ask again, and when to let the next request go. Arithmetic only: `now` and `rng` are handed in."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import backoff
+
+from batchkit.records import Failure, Limits, Scope
+
+if TYPE_CHECKING:
+    from random import Random
+
+__all__ = ["GiveUp", "Quota", "Retry", "decide"]
+
+# backoff.expo yields None once before its first value (it is written for `send`).
+_CEILINGS = tuple(itertools.islice(backoff.expo(base=2, factor=1, max_value=60), 1, 9))
+_WINDOW = 60.5
+"""Seconds of log behind a per-minute limit: arrival times jitter, and the provider's clock counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Ask again after ``wait`` seconds."""
+
+    wait: float
+    counts: bool
+    """Whether this uses up one of the row's ``max_retries``."""
+    pause_lane: float = 0.0
+    """Seconds for which nothing more should be sent to this provider."""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Do not ask this provider for this row again."""
+
+    failure: Failure
+
+
+def decide(
+    failure: Failure, *, retries: int, tries: int, elapsed: float, limits: Limits, rng: Random
+) -> Retry | GiveUp:
+    """Say what follows a failed attempt.
+
+    Rate limits and overload do not use up ``max_retries``: only the row's deadline bounds them.
+
+    Parameters
+    ----------
+    failure : Failure
+        What came of the attempt.
+    retries : int
+        Counted repetitions of this row so far.
+    tries : int
+        Attempts of this row so far, this one included.
+    elapsed : float
+        Seconds since the row's first attempt.
+    limits : Limits
+        The provider's.
+    rng : random.Random
+        For the jitter ("full jitter" over an exponential ceiling: M. Brooker, "Exponential
+        Backoff And Jitter", AWS Architecture Blog, 2015).
+    """
+    if failure.scope is not Scope.TRANSIENT:
+        return GiveUp(failure)
+    limited = failure.kind == "rate_limited"
+    counts = not (limited or failure.overloaded)
+    if counts and retries >= limits.max_retries:
+        return GiveUp(failure)
+    wait = _CEILINGS[min(tries - 1, len(_CEILINGS) - 1)] * rng.random()
+    asked = failure.retry_after
+    if asked is not None:
+        if limited and asked > limits.deadline:
+            return GiveUp(replace(failure, scope=Scope.PROVIDER))
+        # A little later than asked, each row by another bit: all rows got the same hint.
+        wait = max(wait, asked * (1 + rng.random() / 4))
+    if elapsed + wait > limits.deadline:
+        return GiveUp(failure)
+    return Retry(wait, counts, asked if limited and asked is not None else 0.0)
+
+
+class Quota:
+    """A per-minute limit: a bucket of one second's worth, and a log of the last 60.5 seconds.
+
+    The bucket lets no burst out at the start; the log keeps any half-open minute within the limit.
+
+    Parameters
+    ----------
+    per_minute : float
+        Requests or tokens per minute.
+    """
+
+    __slots__ = ("_level", "_log", "_logged", "_size", "_stamp", "per_minute")
+
+    def __init__(self, per_minute: float) -> None:
+        self.change(per_minute)
+        self._level = self._size
+        self._stamp = -math.inf
+        self._log: deque[tuple[float, float]] = deque()
+        self._logged = 0.0
+
+    def __repr__(self) -> str:
+        return f"Quota({self.per_minute:g} per minute, {self._logged:g} in the last minute)"
+
+    def change(self, per_minute: float) -> None:
+        """Set another limit; what went in the last minute still counts."""
+        self.per_minute = per_minute
+        self._size = max(1.0, per_minute / 60)  # one second's worth, but always room for one request
+
+    def wait(self, now: float, amount: float = 1.0) -> float:
+        """Seconds until ``amount`` may go; 0 when it may go now. Takes nothing."""
+        self._refill(now)
+        # What is larger than the bucket leaves when it is full, and leaves a debt behind.
+        wait = max(0.0, (min(amount, self._size) - self._level) * 60 / self.per_minute)
+        logged = self._logged
+        for at, part in self._log:
+            if logged + amount <= self.per_minute * (1 + 1e-9):
+                break
+            logged -= part
+            wait = max(wait, at + _WINDOW - now)
+        return wait if wait > 1e-6 else 0.0
+
+    def take(self, now: float, amount: float = 1.0) -> None:
+        """Count ``amount`` as gone at ``now``."""
+        self._refill(now)
+        self._level -= amount
+        self._log.append((now, amount))
+        self._logged += amount
+
+    def correct(self, now: float, amount: float) -> None:
+        """Add (or give back, where negative) what an estimate was wrong by."""
+        self._refill(now)
+        self._level -= amount
+        if self._log:
+            self._log.append((now, amount))
+            self._logged += amount
+
+    def _refill(self, now: float) -> None:
+        if now > self._stamp:
+            passed = now - self._stamp
+            self._level = min(self._size, self._level + passed * self.per_minute / 60)
+            self._stamp = now
+        while self._log and self._log[0][0] <= now - _WINDOW:
+            self._logged -= self._log.popleft()[1]

@@ -1,0 +1,71 @@
+"""From a reply's text to a value. Knows no task: what the value should be is for the task to check."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import orjson
+
+__all__ = ["value_of"]
+
+_THINKING = re.compile(r"^\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_FENCE = re.compile(r"```[\w-]*\s*\n?(.*?)```", re.DOTALL)
+
+
+def value_of(text: str) -> Any:
+    """Read the JSON value in a model's reply, or give back the reply itself where there is none.
+
+    Reads bare JSON, fenced JSON, JSON after ``<think>`` text, and the first JSON object
+    inside prose, in this order.
+
+    Examples
+    --------
+    >>> value_of('Sure! ```json\\n{"label": "defect"}\\n```')
+    {'label': 'defect'}
+    >>> value_of("defect")
+    'defect'
+    """
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        pass
+    text = _THINKING.sub("", text).strip()
+    fence = _FENCE.search(text)
+    for candidate in (text, fence.group(1) if fence else ""):
+        try:
+            return orjson.loads(candidate)
+        except ValueError:
+            continue
+    for candidate in _objects(text):
+        try:
+            return orjson.loads(candidate)
+        except ValueError:
+            continue
+    return text
+
+
+def _objects(text: str) -> list[str]:
+    """The balanced ``{...}`` stretches at the top level of ``text``, braces in strings not counted."""
+    found = []
+    depth = start = 0
+    in_string = escaped = False
+    for i, char in enumerate(text):
+        if in_string:
+            if escaped:
+                escaped = False
+            elif char == "\\":
+                escaped = True
+            elif char == '"':
+                in_string = False
+        elif char == '"' and depth:
+            in_string = True
+        elif char == "{":
+            if not depth:
+                start = i
+            depth += 1
+        elif char == "}" and depth:
+            depth -= 1
+            if not depth:
+                found.append(text[start : i + 1])
+    return found

@@ -1,0 +1,115 @@
+"""What is asked of every row: the words, the schema, and what counts as an answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from batchkit._logic import prompting
+from batchkit._logic.labels import LabelSet
+from batchkit._logic.parsing import value_of
+from batchkit.records import Answer, Brief, Complaint, Probabilities, Reply, Structured, Text
+
+__all__ = ["Classify", "Task"]
+
+
+class Task(Protocol):
+    """A question that can be put about any row."""
+
+    def brief(self, vendor_instructions: str | None = None) -> Brief:
+        """Everything about the question but the row, for one provider."""
+
+    def check(self, reply: Reply) -> Answer | Complaint:
+        """Read an answer out of a reply, or say what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Classify:
+    """Choose one label for a text, or with ``multi_label`` all that apply."""
+
+    labels: LabelSet
+    instructions: str | None = None
+    examples: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """(text, positions of its labels) pairs."""
+    multi_label: bool = False
+    confidence: bool = True
+    """Whether to ask for a stated confidence, and to report any."""
+
+    def brief(self, vendor_instructions: str | None = None) -> Brief:
+        """Everything about the question but the row, for one provider."""
+        instructions = [text.strip() for text in (self.instructions, vendor_instructions) if text and text.strip()]
+        return Brief(
+            system=prompting.classify_system(
+                self.labels, instructions, self.examples, multi_label=self.multi_label, confidence=self.confidence
+            ),
+            labels=self.labels.labels,
+            schema=prompting.classify_schema(self.labels, multi_label=self.multi_label, confidence=self.confidence),
+            max_output_tokens=_room_for(self.labels, self.multi_label),
+            label_texts=self.labels.texts,
+            descriptions=self.labels.descriptions,
+            examples=tuple((text, positions[0]) for text, positions in self.examples if len(positions) == 1),
+        )
+
+    def check(self, reply: Reply) -> Answer | Complaint:
+        """Read an answer out of a reply, or say what is wrong with it."""
+        match reply:
+            case Probabilities(weights, source):
+                best = max(range(len(weights)), key=weights.__getitem__)
+                return self._answer(self.labels.labels[best], weights[best], source)
+            case Structured(value):
+                return self._read(value, typed=True)
+            case Text(text):
+                return self._read(value_of(text), typed=False)
+
+    def _read(self, value: Any, *, typed: bool) -> Answer | Complaint:
+        found, confidence = _split(value)
+        answer = self._many(found, typed) if self.multi_label else self._one(found, typed)
+        if answer is None:
+            return Complaint(prompting.classify_complaint(found, self.labels, multi_label=self.multi_label))
+        return self._answer(answer[0], confidence, "stated")
+
+    def _one(self, found: Any, typed: bool) -> tuple[Any] | None:
+        if isinstance(found, (list, tuple)) and len(found) == 1:
+            found = found[0]
+        position = self.labels.find(found, typed=typed)
+        return None if position is None else (self.labels.labels[position],)
+
+    def _many(self, found: Any, typed: bool) -> tuple[list[Any]] | None:
+        members = list(found) if isinstance(found, (list, tuple, set, frozenset)) else [found]
+        positions = [self.labels.find(member, typed=typed) for member in members]
+        if None in positions:
+            return None
+        return ([label for i, label in enumerate(self.labels.labels) if i in positions],)
+
+    def _answer(self, value: Any, confidence: float | None, source: str) -> Answer:
+        if not self.confidence or confidence is None:
+            return Answer(value)
+        return Answer(value, confidence, source)
+
+
+def _split(value: Any) -> tuple[Any, float | None]:
+    """Take a reply's label and confidence apart; a value that is no mapping is the label itself."""
+    if not isinstance(value, Mapping):
+        return value, None
+    confidence = _confidence(value.get("confidence"))
+    if "label" in value:
+        return value["label"], confidence
+    rest = [part for name, part in value.items() if name != "confidence"]
+    return (rest[0] if len(rest) == 1 else None), confidence
+
+
+def _confidence(stated: Any) -> float | None:
+    """A number from 0 to 1; what is none of that is missing, never a complaint."""
+    try:
+        number = float(stated)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) and 0 <= number <= 1 else None
+
+
+def _room_for(labels: LabelSet, multi_label: bool) -> int:
+    """Tokens for the longest answer: a byte is never more than a token, braces and confidence need about 40."""
+    sizes = [len(wire.encode("utf-8", "replace")) + 4 for wire in labels.wires]
+    return max(64, 48 + (sum(sizes) if multi_label else max(sizes)))

@@ -1,0 +1,136 @@
+"""The process's defaults, and the only door to the environment: keys, ``.env``, ``BATCHKIT_*``."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from batchkit.errors import ConfigError, UnknownKeyword
+
+__all__ = ["default", "find_key", "strict", "use"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "progress": (None, True, False, "text"),
+    "details": (None, True, False, "full"),
+    "on_error": ("continue", "raise"),
+    "journal": (None, False),
+}
+_INITIAL: Mapping[str, Any] = {"route": None, "progress": None, "details": None, "on_error": "continue", "journal": None}
+_defaults: dict[str, Any] = dict(_INITIAL)
+
+
+def strict(function: Callable[P, R]) -> Callable[P, R]:
+    """Refuse unknown keywords with an error that names the nearest known one; the signature stays visible."""
+    known = [
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD) and name != "self"
+    ]
+    is_init = function.__name__ == "__init__"
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name in kwargs:
+            if name not in known:
+                where = type(args[0]).__name__ if is_init else function.__name__
+                raise UnknownKeyword.at(where, name, known)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+class use:  # noqa: N801 - reads as a verb: with bk.use(...):
+    """Set defaults for the process, or for the length of a ``with`` block.
+
+    Parameters
+    ----------
+    route : provider, string spec or route, optional
+        Who is asked where a verb is given no ``route=``.
+    progress : {None, True, False, "text"}, optional
+        Whether to show a progress line.
+    details : {None, True, False, "full"}, optional
+        Which columns stand beside the answer: confidence, provider and error (None or True), none, or all.
+    on_error : {"continue", "raise"}, optional
+        What a row's error does to the run.
+    journal : {None, False}, optional
+        This version keeps no journal; ``False`` says that none is wanted.
+
+    Examples
+    --------
+    >>> import batchkit as bk
+    >>> with bk.use(progress=False):
+    ...     pass
+    """
+
+    @strict
+    def __init__(self, *, route: Any = ..., progress: Any = ..., details: Any = ..., on_error: Any = ..., journal: Any = ...) -> None:
+        given = {"route": route, "progress": progress, "details": details, "on_error": on_error, "journal": journal}
+        chosen = {name: value for name, value in given.items() if value is not ...}
+        for name, value in chosen.items():
+            check_choice(name, value)
+        self._before = {name: _defaults[name] for name in chosen}
+        _defaults.update(chosen)
+
+    def __enter__(self) -> use:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _defaults.update(self._before)
+
+    def __repr__(self) -> str:
+        return f"use({', '.join(f'{name}={_defaults[name]!r}' for name in self._before)})"
+
+
+def default(name: str, given: Any = None) -> Any:
+    """What holds for a setting: the value given, else the process's default (else ``BATCHKIT_PROGRESS``)."""
+    if given is not None:
+        check_choice(name, given)
+        return given
+    value = _defaults[name]
+    if name == "progress" and value is None:
+        return _progress_from_outside()
+    return value
+
+
+def check_choice(name: str, value: Any) -> None:
+    """Refuse a value that a setting does not have."""
+    choices = _CHOICES.get(name)
+    if choices is None or any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
+        return
+    more = " This version keeps no journal: answers live in the frame and in bk.last_run()." if name == "journal" else ""
+    raise ConfigError(f"{name}={value!r} is not one of {', '.join(map(repr, choices))}.{more}")
+
+
+def _progress_from_outside() -> bool:
+    said = os.environ.get("BATCHKIT_PROGRESS", "").strip().lower()
+    if said in ("", "1", "true", "on", "text"):
+        return True
+    if said in ("0", "false", "off"):
+        return False
+    raise ConfigError(f"BATCHKIT_PROGRESS={said!r} is not one of 'text', 'off'.")
+
+
+def find_key(variables: Sequence[str]) -> str | None:
+    """Look for a key in the environment, then in ``.env`` of the working directory (read, never exported)."""
+    for source in (os.environ, _dotenv()):
+        for variable in variables:
+            value = (source.get(variable) or "").strip()
+            if value:
+                return value
+    return None
+
+
+def _dotenv() -> Mapping[str, str | None]:
+    path = Path(".env")
+    if not path.is_file():
+        return {}
+    from dotenv import dotenv_values
+
+    return dotenv_values(path, interpolate=False)
