@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from batchkit.errors import InputError
+from batchkit.errors import UnknownKeyword
 from batchkit.verbs import VERBS
 
 __all__ = ["FrameLLM", "SeriesLLM", "register"]
@@ -50,7 +50,8 @@ def _series_method(verb: Callable[..., pd.DataFrame], output: str) -> Callable[.
     def method(self: SeriesLLM, *args: Any, **kwargs: Any) -> pd.Series[Any]:
         for name in ("column", "overwrite"):
             if name in kwargs:
-                raise InputError(f"series.llm.{verb.__name__} takes no {name}=: the values are those of the Series.")
+                text = f"series.llm.{verb.__name__} has no keyword {name!r}: it asks about the Series' own values."
+                raise UnknownKeyword(text)
         name = self._series.name if isinstance(self._series.name, str) else "text"
         frame = self._series.to_frame(name)
         answered = verb(frame, name, *args, overwrite=True, **kwargs)
@@ -71,9 +72,11 @@ def _series_doc(doc: str) -> str:
     """The verb's docstring without what a Series does not take; it returns the answers alone."""
     for name in ("column", "overwrite"):
         doc = re.sub(rf"(?m)^( *){name} : .*\n(?:\1    .*\n)+", "", doc)
+    doc = re.sub(r'df\.llm\.(\w+)\("text", (.*)\)\["\w+"\]', r'df["text"].llm.\1(\2)', doc)
     return re.sub(
         r"(?s)( *)Returns\n *-+\n.*?\n\n(?= *Raises)",
-        r"\1Returns\n\1-------\n\1Series\n\1    The answers alone, under the same index; ``bk.last_run().rows`` holds the rest.\n\n",
+        r"\1Returns\n\1-------\n\1Series\n"
+        r"\1    The answers alone, under the same index; ``bk.last_run().rows`` holds the rest.\n\n",
         doc,
     )
 
@@ -81,7 +84,10 @@ def _series_doc(doc: str) -> str:
 def register() -> None:
     """Attach ``llm`` to pandas' DataFrame and Series; safe to be called again."""
     for kind, face in ((pd.DataFrame, FrameLLM), (pd.Series, SeriesLLM)):
-        if getattr(kind, "llm", None) is not face:
+        current = getattr(kind, "llm", None)
+        if current is not face:
+            if current is not None and current.__module__ == __name__:
+                del kind.llm  # ours, from before this module was reloaded: nothing to warn of
             registrar = (
                 pd.api.extensions.register_dataframe_accessor
                 if kind is pd.DataFrame

@@ -17,7 +17,7 @@ import pandas as pd
 
 from batchkit.errors import ColumnError, InputError, nearest
 
-__all__ = ["Table", "Units", "attach", "label_values", "protect", "read", "text_values", "units"]
+__all__ = ["Table", "Units", "attach", "label_values", "list_values", "protect", "read", "text_values", "units"]
 
 _DEFAULT_STRING: Any = "str" if int(pd.__version__.partition(".")[0]) >= 3 else "string"
 
@@ -353,6 +353,13 @@ def _categories(labels: Sequence[Hashable]) -> pd.Index[Any]:
         with contextlib.suppress(UnicodeEncodeError):  # Arrow holds no lone surrogates.
             return pd.Index(list(labels))
     return pd.Index(_objects(labels, len(labels)), dtype=object, tupleize_cols=False)
+
+
+def list_values(values: Sequence[Any]) -> npt.NDArray[np.object_]:
+    """Return answers that are lists as they are, NaN where missing."""
+    cells = _objects(values, len(values))
+    cells[[cell is None for cell in cells]] = np.nan
+    return cells
 
 
 def text_values(values: Sequence[str | None]) -> pd.api.extensions.ExtensionArray:

@@ -344,7 +344,9 @@ def resolve(target: object) -> Provider:
     if isinstance(target, Provider):
         return target
     if not isinstance(target, str):
-        raise ConfigError(f"{target!r} is no provider. Give one such as bk.OpenAI('gpt-6-luna'), or 'openai:gpt-6-luna'.")
+        raise ConfigError(
+            f"{target!r} is no provider. Give one such as bk.OpenAI('gpt-6-luna'), or 'openai:gpt-6-luna'."
+        )
     vendor, colon, model = target.partition(":")
     kind = _BY_VENDOR.get(vendor)
     if not colon or not model or kind is None:

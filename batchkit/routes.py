@@ -322,7 +322,7 @@ def _said(rule: object, *, quoted: bool = False) -> str:
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, (pd.DataFrame, pd.Series)):  # Cells do not belong in messages.
+    if isinstance(value, (pd.DataFrame, pd.Series)):  # Their repr is a table.
         return f"a {type(value).__name__}"
     text = " ".join(repr(value.item() if isinstance(value, np.generic) else value).split())
     return text if isinstance(value, Route) or len(text) <= 80 else f"{text[:77]}..."

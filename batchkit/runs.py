@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -447,7 +448,15 @@ def _warn_of_stopped(run: Run) -> None:
     for lane in run.snapshot.lanes:
         if lane.stopped is not None:
             text = f"{lane.name} was stopped ({lane.stopped.kind}): {lane.stopped.message}"
-            warnings.warn(text, BatchkitWarning, stacklevel=5)
+            warnings.warn(text, BatchkitWarning, stacklevel=_levels_to_the_user())
+
+
+def _levels_to_the_user() -> int:
+    """How far up the calling cell or script is, as ``stacklevel`` counts."""
+    level, frame = 1, sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("batchkit."):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _statuses(units: Any, state: Any, blank: Any, unrouted: Any) -> Any:

@@ -22,8 +22,13 @@ _CHOICES: Mapping[str, tuple[Any, ...]] = {
     "on_error": ("continue", "raise"),
     "journal": (None, False),
 }
-_INITIAL: Mapping[str, Any] = {"route": None, "progress": None, "details": None, "on_error": "continue", "journal": None}
-_defaults: dict[str, Any] = dict(_INITIAL)
+_defaults: dict[str, Any] = {
+    "route": None,
+    "progress": None,
+    "details": None,
+    "on_error": "continue",
+    "journal": None,
+}
 
 
 def strict(function: Callable[P, R]) -> Callable[P, R]:
@@ -31,7 +36,7 @@ def strict(function: Callable[P, R]) -> Callable[P, R]:
     known = [
         name
         for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD) and name != "self"
+        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD) and name not in ("self", "frame")
     ]
     is_init = function.__name__ == "__init__"
 
@@ -70,7 +75,9 @@ class use:  # noqa: N801 - reads as a verb: with bk.use(...):
     """
 
     @strict
-    def __init__(self, *, route: Any = ..., progress: Any = ..., details: Any = ..., on_error: Any = ..., journal: Any = ...) -> None:
+    def __init__(
+        self, *, route: Any = ..., progress: Any = ..., details: Any = ..., on_error: Any = ..., journal: Any = ...
+    ) -> None:
         given = {"route": route, "progress": progress, "details": details, "on_error": on_error, "journal": journal}
         chosen = {name: value for name, value in given.items() if value is not ...}
         for name, value in chosen.items():
@@ -104,8 +111,10 @@ def check_choice(name: str, value: Any) -> None:
     choices = _CHOICES.get(name)
     if choices is None or any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
         return
-    more = " This version keeps no journal: answers live in the frame and in bk.last_run()." if name == "journal" else ""
-    raise ConfigError(f"{name}={value!r} is not one of {', '.join(map(repr, choices))}.{more}")
+    text = f"{name}={value!r} is not one of {', '.join(map(repr, choices))}."
+    if name == "journal":
+        text += " This version keeps no journal: answers live in the frame and in bk.last_run()."
+    raise ConfigError(text)
 
 
 def _progress_from_outside() -> bool:

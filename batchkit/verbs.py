@@ -180,7 +180,7 @@ def _examples(
             raise InputError(f"example {i} is {pair!r}, not a (text, label) pair.")
         text, answer = pair
         answers = answer if multi_label and isinstance(answer, (list, tuple, set)) else [answer]
-        positions = [labels.position(label) for label in answers]
+        positions = [labels.find(label, typed=True) for label in answers]
         if None in positions:
             raise LabelError(f"example {i} has the label {answer!r}, which is not one of {list(labels.labels)!r}.")
         read.append((text, tuple(sorted(position for position in positions if position is not None))))

@@ -18,14 +18,14 @@ from batchkit.plots import timeline
 
 BUILD = Path(__file__).parent.parent / "build"
 QUICK_SLOTS, CAREFUL_SLOTS = 8, 4
-LONG = 75
+LONG = 65
 """Characters: longer messages go to the careful provider."""
 
 
 def servers() -> Playground:
     """A quick provider that fails now and then, and a careful one that is slower and takes fewer at once."""
     return bk.playground(
-        quick=Server("openai", latency=0.08, jitter=0.02, server_errors=0.06, drops=0.03, garbage=0.03),
+        quick=Server("openai", latency=0.1, jitter=0.03, server_errors=0.03, drops=0.02, garbage=0.02),
         careful=Server("anthropic", latency=0.25, jitter=0.06, max_concurrency=CAREFUL_SLOTS, truncated=0.1),
     )
 
@@ -129,7 +129,7 @@ def main() -> None:
     BUILD.mkdir(exist_ok=True)
     with servers() as play:
         warm_up(play)
-        messages = play.messages.rename(columns={"label": "truth"})
+        messages = play.messages
         print(f"{len(messages)} messages, {QUICK_SLOTS} + {CAREFUL_SLOTS} requests in flight:", flush=True)
         before = time.perf_counter()
         labelled = label(play, messages)

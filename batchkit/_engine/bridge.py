@@ -68,8 +68,8 @@ def wait(future: concurrent.futures.Future[T], on_tick: Callable[[], None]) -> T
         try:
             return future.result(timeout=_TICK)
         except concurrent.futures.TimeoutError:
-            if future.done():
-                raise
+            if future.done():  # it ended at this very moment, or with a time-out of its own
+                return future.result()
             on_tick()
 
 
@@ -89,6 +89,8 @@ def home_loop() -> Any:
         try:
             yield own
         finally:
+            own.run_until_complete(_cancel_rest())
+            own.run_until_complete(own.shutdown_asyncgens())
             own.close()
         return
     if not isinstance(running, asyncio.BaseEventLoop):
@@ -123,11 +125,16 @@ def drive(home: asyncio.AbstractEventLoop, future: concurrent.futures.Future[T],
 # ---- the end ------------------------------------------------------------------------------------
 
 
-async def _close_all() -> None:
+async def _cancel_rest() -> None:
     tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    if tasks:
+        await asyncio.wait(tasks, timeout=1)
+
+
+async def _close_all() -> None:
+    await _cancel_rest()
     for close in _closers:
         await close()
 

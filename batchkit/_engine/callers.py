@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import threading
@@ -56,10 +57,13 @@ class HttpCaller:
         self._headers = merge_headers({"User-Agent": "batchkit"}, dialect.headers(endpoint))
         self.reply_tokens = max((self._prepared[name] for name in _CAPS if name in self._prepared), default=0)
 
-    async def open(self) -> None:
+        # Imported here and not in `open`: aiohttp takes a while, and the loop should not wait for it.
         from batchkit._engine.transport import open_channel
 
-        self._channel = open_channel(self._budget, self._headers)
+        self._open_channel = open_channel
+
+    async def open(self) -> None:
+        self._channel = self._open_channel(self._budget, self._headers)
 
     async def carry(self, questions: Sequence[Question], timeout: float) -> Sequence[Completion | Failure]:
         (question,) = questions
@@ -164,17 +168,31 @@ class FunctionCaller:
         return [_completion(answer) for answer in answers]
 
     async def _call(self, argument: Any, timeout: float) -> Any:
-        async with asyncio.timeout(timeout):
-            if self._home is not None:
-                return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._at_home(argument), self._home))
-            if self._is_async:
-                return await self._function(argument)
-            result = await _in_thread(self._function, argument)
-            return await result if inspect.isawaitable(result) else result
+        try:
+            async with asyncio.timeout(timeout):
+                if self._home is not None:
+                    at_home = asyncio.run_coroutine_threadsafe(self._at_home(argument), self._home)
+                    return await asyncio.wrap_future(at_home)
+                if self._is_async:
+                    return await self._function(argument)
+                result = await _in_thread(self._answer, argument)
+                return await result if inspect.isawaitable(result) else result
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise _tamed(error) from error  # the function's own doing: nobody cancelled this row
+        except (KeyboardInterrupt, SystemExit) as error:
+            raise _tamed(error) from error
 
     async def _at_home(self, argument: Any) -> Any:
-        result = self._function(argument)
+        result = self._answer(argument)
         return await result if inspect.isawaitable(result) else result
+
+    def _answer(self, argument: Any) -> Any:
+        result = self._function(argument)
+        # A generator is the function's own code still to be run: here, not where its answers are read.
+        return list(result) if inspect.isgenerator(result) else result
 
 
 class EmbeddedCaller:
@@ -229,16 +247,19 @@ async def _in_thread(function: Callable[..., Any], *args: Any) -> Any:
             outcome = (context.run(function, *args), None)
         except BaseException as error:  # noqa: BLE001
             outcome = (None, error)
-        try:
+        with contextlib.suppress(RuntimeError):  # the loop is gone: nobody waits any more
             loop.call_soon_threadsafe(settle, *outcome)
-        except RuntimeError:
-            pass  # the loop is gone: nobody waits any more
 
     threading.Thread(target=run, name="batchkit-function", daemon=True).start()
     result, error = await done
     if error is not None:
-        raise error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
+        raise error if isinstance(error, Exception) else _tamed(error)
     return result
+
+
+def _tamed(error: BaseException) -> RuntimeError:
+    """What a function raised that would end a task, or the whole loop, as an error of its row."""
+    return RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def _clean(value: Any) -> Any:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from batchkit.errors import ConfigError, InputError
 
-__all__ = ["MAX_CHARACTERS", "LabelModel"]
+__all__ = ["MAX_CHARACTERS", "LabelModel", "load_model"]
 
 MAX_CHARACTERS = 4_000
 """Characters of a text that count; what follows hardly moves a mean of that many words, but costs time."""
@@ -43,7 +43,7 @@ class LabelModel:
     Parameters
     ----------
     labels : sequence of str
-        At least one. Underscores and hyphens count as spaces.
+        At least one. Underscores, hyphens and any white space count as one space.
     descriptions : sequence of str or None, optional
         One per label, or none at all.
     examples : sequence of (str, int), optional
@@ -70,7 +70,7 @@ class LabelModel:
         examples: Sequence[tuple[str, int]] = (),
     ) -> None:
         _check(labels, descriptions, examples)
-        self._embed = _Embedding(*_load())
+        self._embed = _Embedding(*load_model())
         descriptions = descriptions or [None] * len(labels)
         vectors = np.array([self._embed(_label_text(*pair)) for pair in zip(labels, descriptions, strict=True)])
         if examples:
@@ -123,7 +123,7 @@ def _readable(text: str) -> str:
 
 def _label_text(label: str, description: str | None) -> str:
     words = label if description is None else f"{label}: {description}"
-    return _WORD_JOINERS.sub(" ", words)
+    return " ".join(_WORD_JOINERS.sub(" ", words).split())
 
 
 def _unit(vector: Vector) -> Vector:
@@ -146,7 +146,17 @@ def _check(labels: Sequence[str], descriptions: Sequence[str | None], examples: 
             raise InputError(f"The example {text[:60]!r} names label {position!r}, but there are {len(labels)} labels.")
 
 
-def _load() -> tuple[Any, npt.NDArray[np.float32]]:
+def load_model() -> tuple[Any, npt.NDArray[np.float32]]:
+    """Load the embedding model, once per process: its tokenizer and its table of token vectors.
+
+    Whoever builds a `LabelModel` need not call it; calling it early takes the half second of
+    loading away from the first text.
+
+    Raises
+    ------
+    ConfigError
+        wordllama, or its files, are not installed.
+    """
     with _loading:
         return _load_once()
 

@@ -14,10 +14,10 @@ import itertools
 import math
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from batchkit._engine.ledger import Ledger
 from batchkit._engine.limits import gate_of
@@ -34,6 +34,8 @@ _PROBES = 3
 """So many requests may be called invalid before a provider that never answered well is stopped."""
 _GROWTH = 4
 """A reply cut at its cap is asked for once more with so many times the room."""
+_PATIENCE = 0.1
+"""Seconds for which an ended run waits for requests it cancelled; an async function may refuse to be."""
 
 
 class _Ticket:
@@ -90,7 +92,8 @@ class _Lane:
     """One provider in one run."""
 
     __slots__ = (
-        "caller", "completed", "gate", "index", "limits", "lines", "reached", "refused", "spec", "stopped", "timer", "wake",
+        "admitted", "caller", "completed", "gate", "in_flight", "index", "limits", "lines", "pumping",
+        "reached", "ready", "refused", "sent", "spec", "stopped", "timer", "wake",
     )  # fmt: skip
 
     def __init__(self, index: int, spec: LaneSpec, execution: Execution) -> None:
@@ -102,6 +105,13 @@ class _Lane:
         self.lines: list[_Line] = []
         self.stopped: Failure | None = None
         self.timer: asyncio.TimerHandle | None = None
+        self.ready = False
+        """Whether its caller is open."""
+        self.pumping = False
+        self.admitted: deque[_Load] = deque()
+        """Loads that the gate let in and whose worker has not begun yet."""
+        self.sent = 0
+        self.in_flight = 0
         self.reached = False
         """Whether the provider ever answered anything, be it an error."""
         self.completed = 0
@@ -159,19 +169,21 @@ class Execution:
         joined = []
         try:
             for lane in self._lanes:
-                if lane.lines:
-                    await self._open(lane)
+                if lane.lines and self._halted is None:
+                    lane.gate.join(lane.limits)
                     joined.append(lane)
-            for lane in joined:
-                self._pump(lane)
+                    self._start(self._open(lane))
             self._look_whether_over()
             await self._over.wait()
         finally:
             self._halted = self._halted or ("done" if not self._open_units else "cancelled")
             await self._abandon()
             for lane in joined:
+                for load in lane.admitted:
+                    lane.gate.leave(self._loop.time(), load.reserved, 0, lane.wake, load.entered)
                 lane.gate.quit(lane.limits)
-                lane.caller.close()
+                if lane.ready:
+                    lane.caller.close()
             self._ledger.finished(self._halted, self._loop.time())
         if self._crash is not None:
             raise self._crash
@@ -218,79 +230,127 @@ class Execution:
     # ---- lanes ----------------------------------------------------------------------------------
 
     async def _open(self, lane: _Lane) -> None:
-        lane.gate.join(lane.limits)
+        """Get a lane ready, each by itself: a model that loads slowly delays its own rows only."""
         try:
             await lane.caller.open()
         except Exception as error:  # noqa: BLE001
             self._stop(lane, Failure("config", f"{type(error).__name__}: {error}", Scope.PROVIDER))
+            return
+        lane.ready = True
+        self._pump(lane)
 
     def _pump(self, lane: _Lane) -> None:
         """Start workers for as long as there is work and the gate lets requests go."""
-        while (load := self._load(lane)) is not None:
-            task = self._loop.create_task(self._work(lane, load))
-            self._tasks.add(task)
-            task.add_done_callback(self._worker_ended)
+        if lane.pumping:  # a unit that ended in here was asked again: the loop below finds it
+            return
+        lane.pumping = True
+        try:
+            while (load := self._load(lane)) is not None:
+                lane.admitted.append(load)
+                self._start(self._work(lane))
+        finally:
+            lane.pumping = False
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._worker_ended)
+
+    def _may_send(self, lane: _Lane) -> bool:
+        if self._halted is not None or lane.stopped is not None or not lane.ready:
+            return False
+        # Called invalid and never answered well: more than these are sent only once the replies on their way say which.
+        doubtful = lane.refused and not lane.completed and lane.in_flight
+        return not doubtful or lane.sent < max(_PROBES, lane.limits.max_concurrency)
 
     def _load(self, lane: _Lane) -> _Load | None:
         """Take what the lane may send now; its gate has then let one request in."""
-        while self._halted is None and lane.stopped is None and (line := lane.next_line()) is not None:
-            reserve = self._estimate(lane, line)
-            if lane.limits.tpm is not None and reserve > lane.limits.tpm:
-                text = f"about {reserve:.0f} tokens, more than tpm={lane.limits.tpm:g} of {lane.spec.name} allows at all"
-                self._arrive(lane, line.pop(), Failure("too_large", text))
-                continue
+        while self._may_send(lane) and (line := lane.next_line()) is not None:
             now = self._loop.time()
+            if _ends_at(lane, line) <= now:
+                ticket = line.pop()
+                late = Failure("timeout", f"no answer within deadline={lane.limits.deadline:g} s")
+                self._arrive(lane, ticket, ticket.last or late)
+                continue
+            reserve = self._estimate(lane, line.head())
+            if lane.limits.tpm is not None and reserve > lane.limits.tpm:
+                self._decline(lane, line, reserve)
+                continue
             wait = lane.gate.enter(now, reserve, lane.wake)
             if wait:
                 if wait < math.inf:
                     _cancel(lane.timer)
-                    lane.timer = self._loop.call_later(wait, lane.wake)
+                    lane.timer = self._loop.call_later(min(wait, _ends_at(lane, line) - now), lane.wake)
                 return None
-            tickets = self._take(lane, line, now)
-            if tickets:
-                return _Load(tickets, reserve)
-            lane.gate.leave(now, reserve, 0)
+            lane.sent += 1
+            lane.in_flight += 1
+            return _Load(self._take(lane, line, now), reserve, now)
         return None
 
     def _take(self, lane: _Lane, line: _Line, now: float) -> list[_Ticket]:
         tickets: list[_Ticket] = []
-        while len(tickets) < lane.caller.batch and line.head() is not None:
+        while len(tickets) < lane.caller.batch and line.head() is not None and _ends_at(lane, line) > now:
             ticket = line.pop()
-            if ticket.last is not None and now - ticket.first_at > lane.limits.deadline:
-                self._arrive(lane, ticket, ticket.last)
-                continue
             if not ticket.tries:
                 ticket.first_at = now
             tickets.append(ticket)
         return tickets
 
-    def _estimate(self, lane: _Lane, line: _Line) -> float:
+    def _decline(self, lane: _Lane, line: _Line, size: float) -> None:
+        """Leave the next unit to those of its set that may take it at all; without any it ends here."""
+        ticket = line.pop()
+        able = [other for other in line.lanes if other.stopped is None and self._has_room(other, ticket.unit)]
+        if able:
+            self._ask_again(self._line(frozenset(other.index for other in able)), ticket)
+            return
+        text = f"about {size:.0f} tokens, more than tpm={lane.limits.tpm:g} of {lane.spec.name} allows at all"
+        self._arrive(lane, ticket, Failure("too_large", text))
+
+    def _has_room(self, lane: _Lane, unit: int) -> bool:
+        return lane.limits.tpm is None or self._estimate(lane, unit) <= lane.limits.tpm
+
+    def _estimate(self, lane: _Lane, unit: int | None) -> float:
         """Tokens the next request is likely to use: four bytes each, and the whole room for the answer."""
-        unit = line.head()
         if lane.limits.tpm is None or unit is None:
             return 0.0
         brief = lane.spec.brief
         size = len(brief.system) + len(self._plan.texts[unit].encode("utf-8", "replace"))
-        return size / 4 + lane.caller.reply_tokens
+        return size / 4 + brief.max_output_tokens
 
-    async def _work(self, lane: _Lane, load: _Load | None) -> None:
+    async def _work(self, lane: _Lane) -> None:
         """Carry one load after the other for as long as the lane has any."""
-        while load is not None:
-            tickets = load.tickets
+        if self._halted is not None:
+            return
+        load: _Load | None = lane.admitted.popleft()
+        try:
+            while load is not None:
+                await self._send(lane, load)
+                load = self._load(lane)
+        finally:
+            lane.gate.hand_on()
+
+    async def _send(self, lane: _Lane, load: _Load) -> None:
+        used = None
+        try:
             started = self._loop.time()
-            results = await self._carry(lane, load, started)
+            results = await self._carry(lane, load.tickets, started)
+            if self._ledger.ended is not None:  # a function that would not be cancelled: its result is dropped
+                return
             ended = self._loop.time()
-            for ticket, result in zip(tickets, results, strict=True):
+            used = _tokens_used(results)
+            for ticket, result in zip(load.tickets, results, strict=True):
                 ticket.tries += 1
                 self._ledger.attempted(ticket.unit, lane.index, started, ended, result)
                 try:
                     self._judge(lane, ticket, result, ended)
                 except Exception as error:  # noqa: BLE001
                     self._arrive(lane, ticket, _internal(error))
-            load = self._load(lane)
+        finally:
+            lane.in_flight -= 1
+            # After the judgement: what it asks again goes before what waits for a slot.
+            lane.gate.leave(self._loop.time(), load.reserved, used, lane.wake, load.entered)
 
-    async def _carry(self, lane: _Lane, load: _Load, started: float) -> Sequence[Completion | Failure]:
-        tickets, used = load.tickets, None
+    async def _carry(self, lane: _Lane, tickets: list[_Ticket], started: float) -> Sequence[Completion | Failure]:
         limits = lane.limits
         timeout = limits.timeout
         left = limits.deadline - (started - min(ticket.first_at for ticket in tickets))
@@ -301,11 +361,16 @@ class Execution:
             self._ledger.sent(lane.index, started)
         try:
             results = await lane.caller.carry(questions, timeout)
-            used = _tokens_used(results)
+            if len(results) != len(tickets):
+                raise ValueError(f"{len(results)} results for {len(tickets)} questions")
+        except asyncio.CancelledError:
+            if self._ledger.ended is None:
+                given_up = Failure("cancelled", "given up when the run was stopped")
+                for ticket in tickets:
+                    self._ledger.attempted(ticket.unit, lane.index, started, self._loop.time(), given_up)
+            raise
         except Exception as error:  # noqa: BLE001
-            results = [_internal(error)] * len(tickets)
-        finally:
-            lane.gate.leave(self._loop.time(), load.reserved, used)
+            return [_internal(error)] * len(tickets)
         return results
 
     def _question(self, lane: _Lane, ticket: _Ticket) -> Question:
@@ -331,6 +396,8 @@ class Execution:
             return
         lane.reached = True
         lane.completed += 1
+        if lane.completed == 1 and lane.refused:
+            self._pump(lane)
         match result.finish:
             case Finish.TRUNCATED:
                 self._regrow(lane, ticket, result)
@@ -493,13 +560,21 @@ class Execution:
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await asyncio.wait(tasks, timeout=_PATIENCE)
 
 
 class _Load(NamedTuple):
     tickets: list[_Ticket]
     reserved: float
     """Tokens taken from the gate's budget for it."""
+    entered: float
+    """When they were taken."""
+
+
+def _ends_at(lane: _Lane, line: _Line) -> float:
+    """When the time of the line's next unit is up; a unit not asked yet has all the time there is."""
+    return line.again[0].first_at + lane.limits.deadline if line.again else math.inf
 
 
 def _cancel(timer: asyncio.TimerHandle | None) -> None:
@@ -521,6 +596,6 @@ def _internal(error: Exception) -> Failure:
 def _excerpt(what: str, result: Completion) -> str:
     """Say what happened, with the beginning of what the model said."""
     reply = result.reply
-    said = reply.text if isinstance(reply, Text) else repr(getattr(reply, "value", reply))
-    said = " ".join(said.split())
+    said = reply.text if isinstance(reply, Text) else getattr(reply, "value", "")
+    said = " ".join((said if isinstance(said, str) else repr(said)).split())
     return f"{what}: {said[:120]!r}" if said else f"{what}: the reply was empty"

@@ -82,6 +82,7 @@ class Ledger:
     def attempted(self, unit: int, lane: int, started: float, ended: float, result: Completion | Failure) -> None:
         """Note what came of a request."""
         log = self.attempts
+        self.lane[unit] = lane
         log.unit.append(unit)
         log.lane.append(lane)
         log.started.append(started)

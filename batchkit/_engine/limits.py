@@ -43,7 +43,7 @@ class Gate:
         self._members.remove(limits)
         if self._members:
             self._tighten()
-            self._wake()
+            self.hand_on()
 
     def enter(self, now: float, tokens: float, wake: Callable[[], None]) -> float:
         """Let one request go, or say how many seconds to wait before asking again.
@@ -69,18 +69,30 @@ class Gate:
             self._tokens.take(now, tokens)
         return 0.0
 
-    def leave(self, now: float, reserved: float, used: float | None) -> None:
-        """Note that a request is over, and what it really used where that is known."""
+    def leave(
+        self, now: float, reserved: float, used: float | None, mine: Callable[[], None], entered: float | None = None
+    ) -> None:
+        """Note that a request is over, and what it really used where that is known.
+
+        ``entered`` is when it was let in, now by default.
+
+        Its slot goes to whoever waits longest. If that is ``mine``, the one who left, it is left
+        free for it; should it have nothing more to send, it calls `hand_on`.
+        """
         self.in_flight -= 1
         if self._tokens is not None and used is not None:
-            self._tokens.correct(now, used - reserved)
-        self._wake()
+            self._tokens.correct(now, used - reserved, now if entered is None else entered)
+        if self._queue and self._queue[0] is mine:
+            self._queue.rotate(-1)
+        else:
+            self.hand_on()
 
     def pause(self, until: float) -> None:
         """Send nothing before ``until``."""
         self.paused_until = max(self.paused_until, until)
 
-    def _wake(self) -> None:
+    def hand_on(self) -> None:
+        """Give free slots to those who wait for one."""
         # One that has nothing to send any more takes no slot: go on to the next.
         while self._queue and self.in_flight < self._slots:
             self._queue.popleft()()

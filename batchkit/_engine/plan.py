@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from batchkit._logic.itinerary import Node
@@ -24,8 +24,8 @@ class LaneSpec:
     caller: Caller
     brief: Brief
     limits: Limits
-    budget: tuple[Any, ...]
-    """Lanes of one budget share its limits, whatever run or provider object they belong to."""
+    budget: tuple[Any, ...] = field(repr=False)
+    """Lanes of one budget share its limits, whatever run or provider object they belong to. May hold a key."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

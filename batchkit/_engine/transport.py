@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from batchkit.records import Failure, Scope
 
 __all__ = ["Channel", "HttpAnswer", "open_channel"]
 
+_LARGE = 1 << 20
 _IDLE = 30.0
 """Seconds for which an unused session keeps its connections, so that the next small cell finds them warm."""
 
@@ -56,7 +58,9 @@ class Channel:
             if len(session.timeouts) > 100:
                 session.timeouts.clear()
         try:
-            async with session.client.post(url, data=body, headers=self._headers, timeout=limit) as response:
+            # aiohttp warns of large bodies given as bytes, which it writes at one go.
+            data = body if len(body) < _LARGE else io.BytesIO(body)
+            async with session.client.post(url, data=data, headers=self._headers, timeout=limit) as response:
                 return HttpAnswer(response.status, response.headers, await response.read())
         except TimeoutError:
             return Failure("timeout", f"no answer within {timeout:g} s", Scope.TRANSIENT)

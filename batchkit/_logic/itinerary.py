@@ -16,7 +16,20 @@ from typing import Any
 
 from batchkit.records import Answer, Failure
 
-__all__ = ["NOBODY", "Ask", "Cascade", "Done", "Fallback", "Node", "Outcome", "Panel", "Seat", "advance", "seated", "seats_of"]
+__all__ = [
+    "NOBODY",
+    "Ask",
+    "Cascade",
+    "Done",
+    "Fallback",
+    "Node",
+    "Outcome",
+    "Panel",
+    "Seat",
+    "advance",
+    "seated",
+    "seats_of",
+]
 
 
 @dataclass(frozen=True, slots=True)

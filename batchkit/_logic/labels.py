@@ -3,23 +3,49 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import re
 import typing
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from batchkit.errors import LabelError
 
-__all__ = ["LabelSet", "normal"]
+__all__ = ["LabelSet", "hard_to_quote", "normal"]
+
+_Name = TypeVar("_Name")
 
 _SPACE = re.compile(r"\s+")
-_EDGES = re.compile(r"^[\W_]+|[\W_]+$")
+_PUNCTUATION = frozenset({"Pc", "Ps", "Pe", "Pi", "Pf", "Po"})
+_MEANINGFUL = frozenset("#%&@/\\§‰")
+"""Punctuation that belongs to a word or number. So do signs, vowel marks and emoji: C++ is not C, nor -1 one."""
 
 
 def normal(text: str) -> str:
-    """Fold case, white space and surrounding quotes or punctuation: ``' "Very  good." '`` is ``very good``."""
-    folded = _SPACE.sub(" ", text).strip().casefold()
-    return _EDGES.sub("", folded) or folded
+    """Fold case, white space and surrounding quotes or punctuation: ``' "Very  good." '`` is ``very good``.
+
+    Examples
+    --------
+    >>> normal(' "Very  good." '), normal("**Late!**"), normal("-1"), normal("C++")
+    ('very good', 'late', '-1', 'c++')
+    """
+    folded = unicodedata.normalize("NFC", _SPACE.sub(" ", text).strip().casefold())
+    start, end = 0, len(folded)
+    while start < end and _is_edge(folded[start]) and not _is_point(folded, start):
+        start += 1
+    while end > start and _is_edge(folded[end - 1]):
+        end -= 1
+    return folded[start:end] or folded
+
+
+def _is_edge(char: str) -> bool:
+    return char in " `´" or (unicodedata.category(char) in _PUNCTUATION and char not in _MEANINGFUL)
+
+
+def _is_point(text: str, i: int) -> bool:
+    """Whether the dot or comma at ``i`` begins a number: ``.5`` is not 5."""
+    return text[i] in ".," and text[i + 1 : i + 2].isdigit()
 
 
 class LabelSet:
@@ -44,17 +70,15 @@ class LabelSet:
         _refuse_bad_labels(self.labels)
         self.texts = _texts(self.labels)
         plain = [normal(text) for text in self.texts]
-        self.coded = len(set(plain)) < len(plain) or any(_hard_to_quote(text) for text in self.texts)
-        self.wires = _codes(len(plain), set(plain)) if self.coded else self.texts
-        self._typed = {_typed(label): i for i, label in enumerate(self.labels)}
-        for i, label in enumerate(self.labels):
-            if isinstance(label, enum.Enum):
-                self._typed.setdefault(_typed(label.value), i)
-        names = [(text, i) for i, text in enumerate(self.texts)]
-        names += [(wire, i) for i, wire in enumerate(self.wires)]
-        names += [(label.name, i) for i, label in enumerate(self.labels) if isinstance(label, enum.Enum)]
-        self._exact = _unambiguous(names)
-        self._lenient = _unambiguous((normal(text), i) for text, i in names)
+        aliases = list(_aliases(self.labels))
+        self.coded = len(set(plain)) < len(plain) or any(hard_to_quote(text) for text in self.texts)
+        taken = {*plain, *(normal(text) for text, _ in aliases)}
+        self.wires = _codes(len(plain), taken) if self.coded else self.texts
+        self._typed = _typed_values(self.labels)
+        names = [(text, i) for texts in (self.texts, self.wires) for i, text in enumerate(texts)]
+        # What the model was shown comes first: another label's alias must not make it ambiguous.
+        self._exact = _unambiguous(aliases) | _unambiguous(names)
+        self._lenient = _unambiguous(_folded(aliases)) | _unambiguous(_folded(names))
 
     @classmethod
     def of(cls, given: object) -> LabelSet:
@@ -84,9 +108,10 @@ class LabelSet:
     def position(self, label: object) -> int | None:
         """The position of a label given as it is: equal and of the same type."""
         try:
-            return self._typed.get(_typed(label))
+            position = self._typed.get(_typed(label))
         except TypeError:
             return None
+        return None if position is None or position < 0 else position
 
     def find(self, value: object, *, typed: bool) -> int | None:
         """Say which label a reply means, or None where that is not certain.
@@ -103,26 +128,71 @@ class LabelSet:
             position = self.position(value)
             if position is not None:
                 return position
-        if isinstance(value, (dict, list, tuple, set)) or value is None:
-            return None
-        text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-        position = self._exact.get(text)
-        if position is None:
-            position = self._lenient.get(normal(text))
-        return None if position is None or position < 0 else position
+        for text in _reply_texts(value):
+            position = self._exact.get(text)
+            if position is None:
+                position = self._lenient.get(normal(text))
+            if position is not None:
+                return position if position >= 0 else None
+        return None
 
 
 def _typed(label: object) -> tuple[type, object]:
     return type(label), label
 
 
-def _unambiguous(names: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Text -> position; -1 where one text would name two labels."""
-    table: dict[str, int] = {}
-    for text, position in names:
-        if table.setdefault(text, position) != position:
-            table[text] = -1
+def _typed_values(labels: Sequence[Any]) -> dict[Any, int]:
+    """Labels, and the values of Enum members, by type and value -> position."""
+    members = ((i, label.value) for i, label in enumerate(labels) if isinstance(label, enum.Enum))
+    values = _unambiguous((_typed(value), i) for i, value in members if _is_hashable(value))
+    return values | {_typed(label): i for i, label in enumerate(labels)}
+
+
+def _unambiguous(names: Iterable[tuple[_Name, int]]) -> dict[_Name, int]:
+    """Name -> position; -1 where one name would mean two labels."""
+    table: dict[_Name, int] = {}
+    for name, position in names:
+        if table.setdefault(name, position) != position:
+            table[name] = -1
     return table
+
+
+def _folded(names: Iterable[tuple[str, int]]) -> Iterable[tuple[str, int]]:
+    return ((normal(text), i) for text, i in names)
+
+
+def _aliases(labels: Sequence[Any]) -> Iterable[tuple[str, int]]:
+    """Other texts that mean a label as long as no label's own text does."""
+    for i, label in enumerate(labels):
+        if isinstance(label, enum.Enum):
+            yield label.name, i
+            if _is_plain(label.value):
+                yield _plain_text(label.value), i
+        elif _is_plain(label):
+            yield _plain_text(label), i
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, (str, int, float))
+
+
+def _plain_text(value: Any) -> str:
+    """The text of a number or text however it is spelled in JSON: 1.0 is ``1``."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _reply_texts(value: Any) -> tuple[str, ...]:
+    """What a reply holds as text, a number as it is and then without ``.0``; nothing where it holds no one value."""
+    if value is None or isinstance(value, (dict, list, tuple, set, frozenset)):
+        return ()
+    try:
+        if _is_missing(value):
+            return ()
+        return (str(value), _plain_text(value)) if isinstance(value, float) else (_plain_text(value),)
+    except Exception:  # noqa: BLE001 - a function may return any object at all; one without a text is no label
+        return ()
 
 
 def _texts(labels: Sequence[Any]) -> tuple[str, ...]:
@@ -135,17 +205,16 @@ def _text(label: object) -> str:
     return label if isinstance(label, str) else str(label)
 
 
-def _hard_to_quote(text: str) -> bool:
+def hard_to_quote(text: str) -> bool:
+    """Whether a text is not seen for what it is in a line of a prompt: empty, padded, with unprintable characters."""
     return not text or text != text.strip() or not text.isprintable()
 
 
 def _codes(count: int, taken: set[str]) -> tuple[str, ...]:
-    """Short codes that no label's own text could be taken for."""
-    for prefix in ("", "L", "code-", "the-label-"):
-        codes = tuple(_letters(i) if not prefix else f"{prefix}{i + 1}" for i in range(count))
-        if not taken & {normal(code) for code in codes}:
-            return codes
-    raise LabelError("no codes could be found for these labels; give texts that differ in more than case and spaces.")
+    """Short codes that no label's own text could be taken for: A, B, ...; else L1, L2, ...; else LL1, ..."""
+    letters = tuple(_letters(i) for i in range(count))
+    numbered = (tuple(f"{'L' * length}{i + 1}" for i in range(count)) for length in itertools.count(1))
+    return next(codes for codes in itertools.chain([letters], numbered) if taken.isdisjoint(map(normal, codes)))
 
 
 def _letters(i: int) -> str:
@@ -180,8 +249,8 @@ def _refuse_bad_labels(labels: Sequence[Any]) -> None:
             hash(label)
         except TypeError:
             raise LabelError(f"label {i} is {label!r}; labels are single values (text, number, bool, Enum).") from None
-        if isinstance(label, tuple):
-            raise LabelError(f"label {i} is the tuple {label!r}; labels are single values (text, number, bool, Enum).")
+        if isinstance(label, (tuple, frozenset)):
+            raise LabelError(f"label {i} is {label!r}; labels are single values (text, number, bool, Enum).")
         if label in seen:
             raise LabelError(f"the labels {seen[label]!r} and {label!r} are equal. Keep one, or make them differ.")
         seen[label] = label
@@ -191,5 +260,13 @@ def _is_missing(label: object) -> bool:
     """NaN, NaT and NA are not equal to themselves, or refuse to say."""
     try:
         return not bool(label == label)  # noqa: PLR0124
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, ArithmeticError):
         return True
+
+
+def _is_hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from collections import deque
@@ -66,20 +67,19 @@ def decide(
     """
     if failure.scope is not Scope.TRANSIENT:
         return GiveUp(failure)
-    limited = failure.kind == "rate_limited"
-    counts = not (limited or failure.overloaded)
+    counts = failure.kind != "rate_limited" and not failure.overloaded
     if counts and retries >= limits.max_retries:
         return GiveUp(failure)
     wait = _CEILINGS[min(tries - 1, len(_CEILINGS) - 1)] * rng.random()
     asked = failure.retry_after
     if asked is not None:
-        if limited and asked > limits.deadline:
-            return GiveUp(replace(failure, scope=Scope.PROVIDER))
+        if not counts and asked > limits.deadline:
+            return GiveUp(replace(failure, kind="rate_limited", scope=Scope.PROVIDER))
         # A little later than asked, each row by another bit: all rows got the same hint.
         wait = max(wait, asked * (1 + rng.random() / 4))
     if elapsed + wait > limits.deadline:
         return GiveUp(failure)
-    return Retry(wait, counts, asked if limited and asked is not None else 0.0)
+    return Retry(wait, counts, 0.0 if counts or asked is None else asked)
 
 
 class Quota:
@@ -96,8 +96,8 @@ class Quota:
     __slots__ = ("_level", "_log", "_logged", "_size", "_stamp", "per_minute")
 
     def __init__(self, per_minute: float) -> None:
+        self._level = math.inf
         self.change(per_minute)
-        self._level = self._size
         self._stamp = -math.inf
         self._log: deque[tuple[float, float]] = deque()
         self._logged = 0.0
@@ -109,6 +109,7 @@ class Quota:
         """Set another limit; what went in the last minute still counts."""
         self.per_minute = per_minute
         self._size = max(1.0, per_minute / 60)  # one second's worth, but always room for one request
+        self._level = min(self._level, self._size)
 
     def wait(self, now: float, amount: float = 1.0) -> float:
         """Seconds until ``amount`` may go; 0 when it may go now. Takes nothing."""
@@ -130,12 +131,23 @@ class Quota:
         self._log.append((now, amount))
         self._logged += amount
 
-    def correct(self, now: float, amount: float) -> None:
-        """Add (or give back, where negative) what an estimate was wrong by."""
+    def correct(self, now: float, amount: float, taken: float) -> None:
+        """Add (or give back, where negative) what an estimate was wrong by.
+
+        Parameters
+        ----------
+        now : float
+            The time.
+        amount : float
+            How much more was used than was taken.
+        taken : float
+            When the estimate was taken: what is given back must leave the log together with it.
+        """
         self._refill(now)
-        self._level -= amount
-        if self._log:
-            self._log.append((now, amount))
+        self._level = min(self._size, self._level - amount)
+        place = bisect.bisect_right(self._log, taken, key=lambda entry: entry[0]) - 1
+        if place >= 0 and self._log[place][0] == taken:
+            self._log[place] = (taken, self._log[place][1] + amount)
             self._logged += amount
 
     def _refill(self, now: float) -> None:

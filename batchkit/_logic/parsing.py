@@ -9,19 +9,20 @@ import orjson
 
 __all__ = ["value_of"]
 
-_THINKING = re.compile(r"^\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+# Some servers leave the opening tag out: it belongs to the prompt they wrote.
+_THINKING = re.compile(r"^.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"```[\w-]*\s*\n?(.*?)```", re.DOTALL)
 
 
 def value_of(text: str) -> Any:
-    """Read the JSON value in a model's reply, or give back the reply itself where there is none.
+    r"""Read the JSON value in a model's reply, or give back the reply itself where there is none.
 
     Reads bare JSON, fenced JSON, JSON after ``<think>`` text, and the first JSON object
     inside prose, in this order.
 
     Examples
     --------
-    >>> value_of('Sure! ```json\\n{"label": "defect"}\\n```')
+    >>> value_of('Sure! ```json\n{"label": "defect"}\n```')
     {'label': 'defect'}
     >>> value_of("defect")
     'defect'

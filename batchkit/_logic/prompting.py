@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from batchkit._logic.labels import LabelSet
+from batchkit._logic.labels import LabelSet, hard_to_quote
 
 __all__ = ["PROMPT_VERSION", "classify_complaint", "classify_schema", "classify_system", "repair_turns"]
 
@@ -60,7 +60,7 @@ def classify_complaint(found: object, labels: LabelSet, *, multi_label: bool) ->
     """Say why a reply names no label, in words for the model that gave it."""
     what = "codes of the labels" if labels.coded else "labels"
     wanted = f"a list of {what}" if multi_label else f"one of the {what}"
-    if found is None or found == "":
+    if found is None or (isinstance(found, str) and not found.strip()):
         return f"Your answer named no label. Answer again with {wanted}, exactly as listed."
     return f"Your answer {_short(found)} is not {wanted}. Answer again, exactly as listed."
 
@@ -78,7 +78,7 @@ def _label_lines(labels: LabelSet) -> list[str]:
     ):
         line = wire
         if labels.coded:
-            shown = repr(label) if repeated or not text.isprintable() else text
+            shown = repr(label) if repeated or hard_to_quote(text) else text
             line = f"{wire} = {shown}"
         lines.append(f"- {line}: {' '.join(description.split())}" if description else f"- {line}")
     return lines
@@ -97,5 +97,8 @@ def _answer_json(labels: LabelSet, positions: Sequence[int], multi_label: bool) 
 
 
 def _short(found: object) -> str:
-    text = found if isinstance(found, str) else repr(found)
+    try:
+        text = found if isinstance(found, str) else repr(found)
+    except Exception:  # noqa: BLE001 - a function may return any object at all
+        text = type(found).__name__
     return repr(text if len(text) <= 80 else text[:77] + "...")

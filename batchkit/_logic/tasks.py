@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Protocol
 
 from batchkit._logic import prompting
@@ -59,7 +60,10 @@ class Classify:
                 best = max(range(len(weights)), key=weights.__getitem__)
                 return self._answer(self.labels.labels[best], weights[best], source)
             case Structured(value):
-                return self._read(value, typed=True)
+                verdict = self._read(value, typed=True)
+                # A function may return a reply's text as well as an answer: a label is tried first.
+                is_text = isinstance(verdict, Complaint) and isinstance(value, str)
+                return self._read(value_of(value), typed=False) if is_text else verdict
             case Text(text):
                 return self._read(value_of(text), typed=False)
 
@@ -102,9 +106,11 @@ def _split(value: Any) -> tuple[Any, float | None]:
 
 def _confidence(stated: Any) -> float | None:
     """A number from 0 to 1; what is none of that is missing, never a complaint."""
+    if isinstance(stated, bool) or not isinstance(stated, (str, Real)):
+        return None
     try:
         number = float(stated)
-    except (TypeError, ValueError):
+    except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) and 0 <= number <= 1 else None
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from batchkit._engine.embedded import LabelModel
+from batchkit._engine.embedded import LabelModel, load_model
 from batchkit._playground.judge import Asked, Verdict, read_meanings
 
 __all__ = ["AnswerFunction", "Answerer"]
@@ -20,6 +20,9 @@ class Answerer:
     """Gives a verdict on a request: ``answer(text, labels)`` if there is such a function, else the embedded model's."""
 
     def __init__(self, answer: AnswerFunction | None = None) -> None:
+        if answer is None:
+            # Now, for the first request would wait for it longer than its latency says.
+            load_model()
         self._answer = answer
         self._models: OrderedDict[tuple[str, tuple[Any, ...]], LabelModel] = OrderedDict()
 

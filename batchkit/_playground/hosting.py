@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
+from dataclasses import fields
 from importlib import resources
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from batchkit._playground.server import RunningServer, Server
-from batchkit.errors import ConfigError, nearest
+from batchkit.errors import ConfigError, UnknownKeyword, nearest
 
 if TYPE_CHECKING:
     from batchkit._playground.answers import AnswerFunction
+    from batchkit._playground.site import Site
 
 __all__ = ["Playground", "playground"]
 
@@ -39,7 +41,9 @@ _LABELS = MappingProxyType(
 )
 
 
-def playground(*, seed: int = 0, answer: AnswerFunction | None = None, **servers: Server) -> Playground:
+def playground(
+    *, seed: int = 0, answer: AnswerFunction | None = None, **servers: Server | Mapping[str, Any]
+) -> Playground:
     """Set up loopback servers that answer as OpenAI or Anthropic would: no key, no cost, no internet.
 
     The servers are real: requests go over HTTP to free ports of 127.0.0.1, meet the limits and
@@ -56,8 +60,8 @@ def playground(*, seed: int = 0, answer: AnswerFunction | None = None, **servers
         answer. It runs on the servers' one thread, so it should be quick. An exception of its
         becomes an HTTP 500. By default the embedded model chooses among the labels, which needs
         ``pip install "batchkit-notebook[embedded]"``; a request without labels is echoed.
-    **servers : Server
-        The servers by name. By default two: ``fast`` (OpenAI, 0.05 s) and ``careful``
+    **servers : dict or Server
+        The servers by name, each a dict of the keywords of `Server`. By default two: ``fast`` (OpenAI, 0.05 s) and ``careful``
         (Anthropic, 0.2 s, four requests at once).
 
     Returns
@@ -68,7 +72,7 @@ def playground(*, seed: int = 0, answer: AnswerFunction | None = None, **servers
     Raises
     ------
     ConfigError
-        A keyword's value is no `Server`, or a name or the seed cannot be used.
+        A server has an unknown or impossible setting, or a name or the seed cannot be used.
 
     Examples
     --------
@@ -76,8 +80,10 @@ def playground(*, seed: int = 0, answer: AnswerFunction | None = None, **servers
     >>> with bk.playground() as play:                                          # doctest: +SKIP
     ...     route = bk.when("lang == 'zh'", play.careful.provider()).otherwise(play.fast.provider())
     ...     out = play.messages.llm.classify("text", play.labels, route=route)
+    >>> shaky = bk.playground(slow={"latency": 1.0, "rpm": 600, "server_errors": 0.05})
     """
-    return Playground(servers or _DEFAULT_SERVERS, seed=seed, answer=answer)
+    described = {name: _server(name, server) for name, server in servers.items()}
+    return Playground(described or _DEFAULT_SERVERS, seed=seed, answer=answer)
 
 
 class Playground:
@@ -100,7 +106,7 @@ class Playground:
     def messages(self) -> pd.DataFrame:
         """The bundled customer messages of a web shop: a new frame of 120 rows each time.
 
-        Columns ``text``, ``label`` (the true one of `labels`), ``lang`` (``en`` or ``zh``) and
+        Columns ``text``, ``truth`` (the right one of `labels`), ``lang`` (``en`` or ``zh``) and
         ``channel`` (``email``, ``chat`` or ``phone``), all text.
         """
         with resources.files(__package__).joinpath("messages.csv").open(encoding="utf-8") as file:
@@ -112,7 +118,13 @@ class Playground:
         return dict(_LABELS)
 
     def start(self) -> Playground:
-        """Start the servers, if they are not running, and return when they listen."""
+        """Start the servers, if they are not running, and return when they listen.
+
+        Raises
+        ------
+        ConfigError
+            No ``answer`` was given and the embedded model is not installed.
+        """
         if self._host is None:
             self._host = self._begin()
             try:
@@ -190,13 +202,23 @@ class Playground:
         return f"<Playground {state}: {', '.join(f'{name}={server!r}' for name, server in self._servers.items())}>"
 
 
+def _server(name: str, described: object) -> Server:
+    if isinstance(described, Server):
+        return described
+    if not isinstance(described, Mapping):
+        raise ConfigError(
+            f"playground({name}={described!r}): every keyword but seed and answer names a server "
+            f"and describes it, as in {name}={{'latency': 0.1}}."
+        )
+    known = [field.name for field in fields(Server)]
+    for setting in described:
+        if setting not in known:
+            raise UnknownKeyword.at(f"the playground's server {name}", setting, known)
+    return Server(**described)
+
+
 def _check_servers(servers: Mapping[str, Server]) -> None:
-    for name, server in servers.items():
-        if not isinstance(server, Server):
-            raise ConfigError(
-                f"playground({name}={server!r}): every keyword but seed and answer names a server, "
-                f"as in {name}=Server(latency=0.1). What a server does is said in its Server(...)."
-            )
+    for name in servers:
         if name.startswith("_") or hasattr(Playground, name):
             raise ConfigError(f"playground({name}=...): {name!r} cannot name a server; choose another name.")
 
@@ -234,8 +256,14 @@ class _Host:
 
     def _run(self) -> None:
         try:
+            # Loaded here and not at `import batchkit`, and before the loop runs: aiohttp and the model take a while.
+            from batchkit._playground.answers import Answerer
+            from batchkit._playground.site import Site
+
+            answerer = Answerer(self._answer)
+            sites = {name: Site(name, server, self._seed, answerer) for name, server in self._servers.items()}
             with asyncio.Runner() as runner:
-                runner.run(self._host())
+                runner.run(self._host(sites))
         except BaseException as error:  # whoever waits for the start is to see it
             if self.started.done():
                 raise
@@ -243,20 +271,14 @@ class _Host:
         finally:
             self.stopped.set_result(None)
 
-    async def _host(self) -> None:
-        # aiohttp is loaded here, and not when batchkit is imported.
-        from batchkit._playground.answers import Answerer
-        from batchkit._playground.site import Site
-
+    async def _host(self, sites: Mapping[str, Site]) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop_asked = asyncio.Event()
-        answerer = Answerer(self._answer)
         running: dict[str, RunningServer] = {}
         async with AsyncExitStack() as open_sites:
-            for name, server in self._servers.items():
-                site = Site(name, server, self._seed, answerer)
+            for name, site in sites.items():
                 url = await site.open()
                 open_sites.push_async_callback(site.close)
-                running[name] = RunningServer(name, server, url, site.log)
+                running[name] = RunningServer(name, self._servers[name], url, site.log)
             self.started.set_result(running)
             await self._stop_asked.wait()

@@ -50,7 +50,8 @@ class Server:
         Share of requests whose answer is cut in half, as if it had met its cap on output tokens.
         Only where the cap is the first that was seen for that text, so that more room helps.
     invalid : float, default 0.0
-        Share of requests answered with a label that is none of those asked for.
+        Share of requests answered with a label that is none of those asked for. Requests without
+        labels are answered as usual.
     hangs : float, default 0.0
         Share of requests that are never answered.
     api_key : str, optional
@@ -236,7 +237,8 @@ class RunningServer:
             Any name, or one of ``models`` if the server was given some.
         **settings
             Keywords of `batchkit.OpenAI` or `batchkit.Anthropic`, whichever speaks the server's
-            dialect. ``name``, ``api_key`` and ``base_url`` are filled in where not given.
+            dialect. ``name``, ``api_key``, ``base_url`` and the server's own ``max_concurrency``
+            are filled in where not given.
 
         Returns
         -------
@@ -248,6 +250,7 @@ class RunningServer:
             "name": self.name,
             "api_key": self.server.api_key or "playground",
             "base_url": self.base_url,
+            "max_concurrency": self.server.max_concurrency,
         }
         make: Any = getattr(providers, _PROVIDERS[self.server.dialect])
         provider: Provider = make(model, **{**known, **settings})

@@ -220,7 +220,7 @@ class Site:
             said = self._said(asked, self._verdict(asked, chance), chance)
         except Exception as error:  # noqa: BLE001 (a user's function may raise anything)
             await exchange.wait("answer_raised")
-            return self._error(exchange, Refusal(500, f"answer() raised {type(error).__name__}: {error}"))
+            return self._error(exchange, Refusal(500, f"No answer could be made. {type(error).__name__}: {error}"))
         await exchange.wait("truncated" if said.truncated else chance.fate)
         exchange.output_tokens = said.output_tokens
         return self._respond(exchange, 200, self._wire.reply(asked, said))
@@ -231,12 +231,14 @@ class Site:
         history = self._histories.setdefault(key, _History(0, asked.cap))
         history.times_asked += 1
         chance = draw(self._server, self._seed, self._name, asked.text, history.times_asked)
-        if chance.fate == "truncated" and asked.cap != history.first_cap:
+        has_room = chance.fate == "truncated" and asked.cap != history.first_cap
+        has_no_labels = chance.fate == "invalid" and not asked.labels
+        if has_room or has_no_labels:
             return Draw("answered", chance.latency, chance.serial)
         return chance
 
     def _verdict(self, asked: Asked, chance: Draw) -> Verdict:
-        if chance.fate == "invalid" and asked.labels:
+        if chance.fate == "invalid":
             return Verdict(wrong_label(asked.labels), 0.5)
         return self._answerer(asked)
 

@@ -22,9 +22,7 @@ class TextView:
     def show(self, snapshot: Snapshot) -> None:
         """Draw where the run stands."""
         if self._bar is None:
-            from tqdm import tqdm
-
-            self._bar = tqdm(total=snapshot.rows, desc=self._title, unit="row", file=sys.stderr, dynamic_ncols=True)
+            self._bar = _bar(snapshot.rows, self._title)
         self._bar.n = snapshot.done
         notes = [f"{count} {kind}" for kind, count in snapshot.errors.items()]
         notes += [f"{lane.name}: stopped" for lane in snapshot.lanes if lane.stopped is not None]
@@ -34,9 +32,20 @@ class TextView:
     def close(self, run: Run) -> None:
         """Draw how it ended."""
         snapshot = run.snapshot
+        self.show(snapshot)
         for lane in snapshot.lanes:
             if lane.stopped is not None:
                 text = f"{lane.name} was stopped ({lane.stopped.kind}): {lane.stopped.message}"
-                print(text, file=sys.stderr)
-        self.show(snapshot)
+                self._bar.write(text, file=sys.stderr)
         self._bar.close()
+
+
+def _bar(rows: int, title: str) -> Any:
+    from tqdm import tqdm
+
+    class Bar(tqdm):
+        monitor_interval = 0  # the waiting thread draws; tqdm's own would outlive the run
+
+    # No percentage: tqdm rounds 99.9 up to 100.
+    form = "{desc}: |{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
+    return Bar(total=rows, desc=title, unit="row", file=sys.stderr, dynamic_ncols=True, bar_format=form)

@@ -68,9 +68,11 @@ def test_a_megabyte_is_cut():
     assert whole.tolist() == beginning.tolist()
 
 
-@pytest.mark.parametrize(("label", "same"), [("log_in", "log in"), ("Log-In", "log in"), ("a__b", "a b")])
+@pytest.mark.parametrize(
+    ("label", "same"), [("log_in", "log in"), ("Log-In", "log in"), ("a__b", "a b"), ("a \n b", "a b")]
+)
 def test_joined_words_are_words(label, same):
-    """Underscores, hyphens and case in a label make no difference."""
+    """Underscores, hyphens, white space and case in a label make no difference."""
     text = ["I cannot log in"]
     assert LabelModel([label, "x"]).probabilities(text).tolist() == LabelModel([same, "x"]).probabilities(text).tolist()
 

@@ -15,7 +15,7 @@ import aiohttp
 import numpy as np
 import pytest
 
-from batchkit._engine.embedded import LabelModel
+from batchkit._engine.embedded import LabelModel, _load_once
 from batchkit._playground import Playground, RunningServer, Server, playground
 from batchkit.errors import ConfigError
 
@@ -160,6 +160,8 @@ def test_importing_it_loads_no_http():
     [
         ({"latency": 0.1}, r"latency=0\.1.*names a server"),
         ({"fast": "openai"}, "fast='openai'"),
+        ({"fast": {"latencies": 0.1}}, "Did you mean 'latency'"),
+        ({"fast": {"latency": -1}}, r"latency=-1"),
         ({"fast": Server}, "names a server"),
         ({"seed": "7"}, "seed='7'"),
         ({"answer": "billing"}, "answer='billing'"),
@@ -197,14 +199,27 @@ def test_failing_to_start_is_told(monkeypatch):
         assert _ask(play.fast) == "hello"
 
 
+def test_without_the_model_the_start_says_what_to_install(monkeypatch):
+    """Where the embedded model is missing a playground without an answer function does not start."""
+    play = playground(fast=Server())
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "wordllama", None)
+        _load_once.cache_clear()
+        with pytest.raises(ConfigError, match="batchkit-notebook\\[embedded\\]"):
+            play.start()
+    assert _threads() == []
+    with playground(answer=lambda text, labels: "hi", fast=Server()) as play:
+        assert _ask(play.fast) == "hi"
+
+
 def test_the_messages_are_natural_and_balanced():
     """The bundled messages are about 120 different short texts with the columns that routing needs."""
     messages = playground().messages
-    assert list(messages.columns) == ["text", "label", "lang", "channel"]
+    assert list(messages.columns) == ["text", "truth", "lang", "channel"]
     assert len(messages) == 120
     assert messages["text"].is_unique
     assert messages["text"].str.len().between(5, 150).all()
-    assert messages["label"].value_counts().to_dict() == dict.fromkeys(playground().labels, 20)
+    assert messages["truth"].value_counts().to_dict() == dict.fromkeys(playground().labels, 20)
     assert messages["lang"].value_counts().to_dict() == {"en": 99, "zh": 21}
     assert set(messages["channel"]) == {"email", "chat", "phone"}
 
@@ -225,4 +240,4 @@ def test_the_model_knows_the_messages():
     english = play.messages.query("lang == 'en'")
     model = LabelModel(list(play.labels), list(play.labels.values()))
     found = np.array(list(play.labels))[model.probabilities(english["text"].tolist()).argmax(axis=1)]
-    assert (found == english["label"]).mean() > 0.8
+    assert (found == english["truth"]).mean() > 0.8

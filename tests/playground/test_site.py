@@ -30,6 +30,10 @@ def _first(text: str, labels: Any) -> Any:
     return labels[0]
 
 
+def _upper(text: str, labels: Any) -> Any:
+    return text.upper()
+
+
 def _body(dialect: str, text: str = "where is my parcel?", cap: int = 100, **changes: Any) -> dict[str, Any]:
     row = {"role": "user", "content": text}
     if dialect == "anthropic":
@@ -202,6 +206,14 @@ async def test_an_invalid_label_is_no_label():
     assert json.loads(_said("openai", reply)[0])["label"] not in LABELS
 
 
+async def test_without_labels_no_answer_is_invalid():
+    """Where no labels were offered no label can be wrong."""
+    async with playground(answer=_upper, s=Server(invalid=1)) as play:
+        status, reply, _ = await _post(play.s, {"model": "m", "messages": [{"role": "user", "content": "hello"}]})
+        assert play.s.counts == {"answered": 1}
+    assert (status, _said("openai", reply)[0]) == (200, "HELLO")
+
+
 @DIALECTS
 async def test_a_truncated_answer_is_whole_with_more_room(dialect):
     """An injected truncation cuts the answer as long as the cap is the first one, and not with a larger cap."""
@@ -271,7 +283,7 @@ async def test_an_answer_that_is_no_json_is_a_server_error(value):
     async with playground(answer=lambda text, labels: value, s=Server()) as play:
         status, reply, _ = await _post(play.s)
         assert play.s.counts == {"answer_raised": 1}
-    assert (status, "answer() raised" in reply["error"]["message"]) == (500, True)
+    assert (status, "No answer could be made" in reply["error"]["message"]) == (500, True)
 
 
 async def test_an_answer_that_raises_is_a_server_error():
