@@ -83,17 +83,10 @@ def _series_doc(doc: str) -> str:
 
 def register() -> None:
     """Attach ``llm`` to pandas' DataFrame and Series; safe to be called again."""
-    for kind, face in ((pd.DataFrame, FrameLLM), (pd.Series, SeriesLLM)):
-        current = getattr(kind, "llm", None)
-        if current is not face:
-            if current is not None and current.__module__ == __name__:
-                del kind.llm  # ours, from before this module was reloaded: nothing to warn of
-            registrar = (
-                pd.api.extensions.register_dataframe_accessor
-                if kind is pd.DataFrame
-                else pd.api.extensions.register_series_accessor
-            )
-            registrar("llm")(face)
+    if getattr(pd.DataFrame, "llm", None) is not FrameLLM:
+        pd.api.extensions.register_dataframe_accessor("llm")(FrameLLM)
+    if getattr(pd.Series, "llm", None) is not SeriesLLM:
+        pd.api.extensions.register_series_accessor("llm")(SeriesLLM)
 
 
 for _name, _verb in VERBS.items():

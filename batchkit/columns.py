@@ -17,7 +17,18 @@ import pandas as pd
 
 from batchkit.errors import ColumnError, InputError, nearest
 
-__all__ = ["Table", "Units", "attach", "label_values", "list_values", "protect", "read", "text_values", "units"]
+__all__ = [
+    "Table",
+    "Units",
+    "attach",
+    "label_values",
+    "list_values",
+    "named",
+    "protect",
+    "read",
+    "text_values",
+    "units",
+]
 
 _DEFAULT_STRING: Any = "str" if int(pd.__version__.partition(".")[0]) >= 3 else "string"
 
@@ -353,6 +364,11 @@ def _categories(labels: Sequence[Hashable]) -> pd.Index[Any]:
         with contextlib.suppress(UnicodeEncodeError):  # Arrow holds no lone surrogates.
             return pd.Index(list(labels))
     return pd.Index(_objects(labels, len(labels)), dtype=object, tupleize_cols=False)
+
+
+def named(codes: npt.NDArray[np.integer[Any]], names: Sequence[str]) -> pd.Categorical:
+    """Return the Categorical whose codes are positions in ``names``; -1 is missing."""
+    return pd.Categorical.from_codes(codes, categories=pd.Index(list(names), dtype=_DEFAULT_STRING))
 
 
 def list_values(values: Sequence[Any]) -> npt.NDArray[np.object_]:

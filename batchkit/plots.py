@@ -130,9 +130,7 @@ def _draw_panel(ax: Axes, name: str, own: pd.DataFrame, slots: Sequence[int], *,
     edge = {"edgecolor": "white", "linewidth": 0.6} if outlined else {"linewidth": 0}
     ax.add_collection(PolyCollection(bars[~failed], facecolor=_REPLY, **edge), autolim=False)
     # Outlined in their own colour: a failure is seen however short it was.
-    ax.add_collection(
-        PolyCollection(bars[failed], facecolor=_FAILED, edgecolor=_FAILED, linewidth=0.8), autolim=False
-    )
+    ax.add_collection(PolyCollection(bars[failed], facecolor=_FAILED, edgecolor=_FAILED, linewidth=0.8), autolim=False)
     most = max(slots) + 1
     ax.set_ylim(most, 0)
     ax.set_title(

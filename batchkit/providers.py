@@ -3,22 +3,56 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from random import Random
+from typing import Any, Literal, TypeGuard
+
+import orjson
 
 from batchkit._dialects import DIALECTS
 from batchkit._dialects.base import check_base_url
 from batchkit._dialects.profiles import PROFILES, Profile, check_settings, default_concurrency
+from batchkit._engine import bridge
 from batchkit._engine.callers import Caller, EmbeddedCaller, FunctionCaller, HttpCaller
-from batchkit._engine.plan import LaneSpec
-from batchkit._logic.tasks import Task
+from batchkit._engine.execute import Execution
+from batchkit._engine.ledger import ANSWERED, Ledger
+from batchkit._engine.plan import LaneSpec, Plan
+from batchkit._logic.itinerary import Seat, seated
+from batchkit._logic.labels import LabelSet
+from batchkit._logic.tasks import Classify, Task
 from batchkit.errors import ConfigError, nearest
-from batchkit.records import Brief, Endpoint, Limits
+from batchkit.records import ERROR_KINDS, Brief, Endpoint, Limits
 from batchkit.settings import find_key, strict
 
 __all__ = ["Anthropic", "Embedded", "FunctionProvider", "OpenAI", "OpenAICompatible", "Provider", "resolve"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What `Provider.check` found."""
+
+    provider: str
+    ok: bool
+    """Key, model and structured output work."""
+    seconds: float
+    """From the request to its answer, a new connection included where there was none."""
+    model: str | None = None
+    """As the provider names it."""
+    error: str | None = None
+    message: str | None = None
+
+
+def _checked(provider: str, ledger: Ledger) -> Check:
+    log = ledger.attempts
+    seconds = log.ended[-1] - log.started[0] if len(log) else math.nan
+    if ledger.state[0] == ANSWERED:
+        return Check(provider, True, seconds, log.model[-1])
+    return Check(provider, False, seconds, None, ERROR_KINDS[ledger.kind[0]], ledger.messages[0])
 
 
 class Provider:
@@ -30,6 +64,43 @@ class Provider:
     instructions: str | None
     """Added to the task's instructions at this provider only."""
     needs_home_loop = False
+
+    def check(self) -> Check:
+        """Make one tiny request: whether the key is right, the model there, and its answer in the form asked for.
+
+        The connection stays open for the next run.
+
+        Returns
+        -------
+        Check
+            ``ok``, the answering ``model``, ``seconds``, and where it is not ok ``error`` and ``message``.
+
+        Raises
+        ------
+        ConfigError
+            A key is missing.
+
+        Examples
+        --------
+        >>> import batchkit as bk
+        >>> bk.FunctionProvider(lambda text: "billing", name="rules").check().ok
+        True
+        """
+        task = Classify(LabelSet(("billing", "delivery")))
+        with bridge.home_loop(self.needs_home_loop) as home:
+            lane = self._lane(task, home)
+            lane = replace(lane, limits=replace(lane.limits, max_retries=0, deadline=lane.limits.timeout))
+            plan = Plan(
+                task, ["I was charged twice for one order."], [0], [1], (seated(Seat(frozenset({0}))),), (lane,)
+            )
+            ledger = Ledger(plan)
+            future = bridge.submit(Execution(plan, ledger, rng=Random()).run())
+            try:
+                bridge.wait(future, lambda: None, home)
+            except KeyboardInterrupt:
+                future.cancel()
+                raise
+        return _checked(self.name, ledger)
 
     def _caller(self, brief: Brief, home: asyncio.AbstractEventLoop | None) -> Caller:
         raise NotImplementedError
@@ -80,18 +151,24 @@ class _HttpProvider(Provider):
         where = type(self).__name__
         self._profile: Profile = PROFILES[self._vendor]
         self.model = _text(where, "model", model)
-        self.base_url = _base_url(where, base_url or self._profile.base_url)
+        self.base_url = _base_url(where, self._profile.base_url if base_url is None else base_url)
         self.name = _text(where, "name", name) if name is not None else f"{self._profile.vendor}:{model}"
         if max_concurrency is None:
             max_concurrency = default_concurrency(self._profile, self.base_url)
         self.limits = _limits(where, max_concurrency, rpm, tpm, timeout, deadline, max_retries)
-        self.instructions = instructions
-        self._key = _text(where, "api_key", api_key) if api_key is not None else None
+        self.instructions = _instructions(where, instructions)
+        self._key = None if api_key is None else _text(where, "api_key", api_key).strip()
+        if self._key is not None:
+            _check_key(where, self._key)
         if max_output_tokens is not None:
-            _whole(where, "max_output_tokens", max_output_tokens, 1)
-        self._options = {
-            "headers": dict(headers or {}),
-            "extra_body": dict(extra_body or {}),
+            max_output_tokens = _whole(where, "max_output_tokens", max_output_tokens, 1)
+        if temperature is not None and not (_is_number(temperature) and temperature >= 0):
+            raise ConfigError(f"{where}: temperature={temperature!r} must be a number of at least 0.")
+        if reasoning is not None:
+            _text(where, "reasoning", reasoning)
+        self._options: dict[str, Any] = {
+            "headers": _headers(where, headers),
+            "extra_body": _extra_body(where, extra_body),
             "temperature": temperature,
             "reasoning": reasoning,
             "max_output_tokens": max_output_tokens,
@@ -122,13 +199,20 @@ class _HttpProvider(Provider):
                 f"{self.name} needs a key. Set the environment variable {variables}, put it into a .env file "
                 f"in the working directory, or pass api_key=."
             )
+        if key is not None:
+            _check_key(self.name, key)
         return key
 
+    def _endpoint(self) -> Endpoint:
+        return Endpoint(self._profile.vendor, self.model, self.base_url, self._found_key(), **self._options)
+
     def _budget(self) -> tuple[Any, ...]:
-        return (self.base_url, self._found_key(), self.model)
+        endpoint = self._endpoint()
+        # The address posted to, because one base URL has several spellings.
+        return (DIALECTS[self._profile.dialect].url(endpoint), endpoint.key, self.model)
 
     def _caller(self, brief: Brief, home: asyncio.AbstractEventLoop | None) -> Caller:
-        endpoint = Endpoint(self._profile.vendor, self.model, self.base_url, self._found_key(), **self._options)
+        endpoint = self._endpoint()
         reason = check_settings(endpoint)
         if reason is not None:
             raise ConfigError(f"{self.name}: {reason}")
@@ -248,6 +332,8 @@ class Embedded(Provider):
         return "Embedded()" if self.name == "embedded" else f"Embedded(name={self.name!r})"
 
     def _caller(self, brief: Brief, home: asyncio.AbstractEventLoop | None) -> Caller:
+        if importlib.util.find_spec("wordllama") is None:
+            raise ConfigError('the embedded model is not installed: pip install "batchkit-notebook[embedded]"')
         return EmbeddedCaller(brief)
 
     def _refuses(self, task: Task) -> str | None:
@@ -313,13 +399,16 @@ class FunctionProvider(Provider):
             raise ConfigError(f"{where}: loop={loop!r} is neither 'engine' nor 'caller'.")
         self._function = fn
         self._batched = bool(batched)
+        if not batched and rows_per_request != 64:
+            raise ConfigError(f"{where}: rows_per_request={rows_per_request!r} is for batched=True.")
         self._rows = _whole(where, "rows_per_request", rows_per_request, 1) if batched else 1
         self.needs_home_loop = loop == "caller"
-        self.name = _text(where, "name", name or getattr(fn, "__name__", type(fn).__name__).strip("<>"))
+        usual = getattr(fn, "__name__", type(fn).__name__).strip("<>")
+        self.name = _text(where, "name", usual if name is None else name)
         if max_concurrency is None:
             max_concurrency = 1 if batched and not inspect.iscoroutinefunction(fn) else 8
         self.limits = _limits(where, max_concurrency, rpm, None, timeout, deadline, max_retries)
-        self.instructions = instructions
+        self.instructions = _instructions(where, instructions)
 
     def __repr__(self) -> str:
         return f"FunctionProvider({self.name!r}{', batched=True' if self._batched else ''})"
@@ -367,22 +456,59 @@ def _limits(
     deadline: float,
     max_retries: int,
 ) -> Limits:
-    _whole(where, "max_concurrency", max_concurrency, 1)
-    _whole(where, "max_retries", max_retries, 0)
     for name, value in (("rpm", rpm), ("tpm", tpm), ("timeout", timeout), ("deadline", deadline)):
-        if value is not None and not (_is_number(value) and value > 0):
+        absent = value is None and name in ("rpm", "tpm")
+        if not absent and not (_is_number(value) and value > 0):
             raise ConfigError(f"{where}: {name}={value!r} must be a number above 0.")
-    return Limits(max_concurrency, rpm, tpm, timeout, deadline, max_retries)
+    concurrency = _whole(where, "max_concurrency", max_concurrency, 1)
+    retries = _whole(where, "max_retries", max_retries, 0)
+    return Limits(concurrency, rpm, tpm, timeout, deadline, retries)
 
 
-def _whole(where: str, name: str, value: object, least: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+def _whole(where: str, name: str, value: Any, least: int) -> int:
+    # Integral and not int: numbers out of a frame are numpy's.
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
         raise ConfigError(f"{where}: {name}={value!r} must be a whole number of at least {least}.")
-    return value
+    return int(value)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _instructions(where: str, given: Any) -> str | None:
+    if given is None or isinstance(given, str):
+        return given
+    raise ConfigError(f"{where}: instructions must be a text; got {given!r}.")
+
+
+def _check_key(where: str, key: str) -> None:
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigError(f"{where}: the API key holds a character that no HTTP header can carry. Was it copied whole?")
+
+
+def _headers(where: str, given: Any) -> dict[str, str]:
+    # What is wrong is said without the values: one of them may be a key.
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{where}: headers must be a dict of name -> text, not a {type(given).__name__}.")
+    for name, value in given.items():
+        if not isinstance(name, str) or not isinstance(value, str) or not name or not (name + value).isprintable():
+            raise ConfigError(f"{where}: the header {name!r} must be a name and a text, each on one line.")
+    return dict(given)
+
+
+def _extra_body(where: str, given: Any) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{where}: extra_body must be a dict, not a {type(given).__name__}.")
+    try:
+        orjson.dumps(dict(given))
+    except TypeError as error:
+        raise ConfigError(f"{where}: extra_body cannot be written as JSON: {error}.") from None
+    return dict(given)
 
 
 def _text(where: str, name: str, value: object) -> str:
@@ -399,4 +525,4 @@ def _base_url(where: str, url: str | None) -> str:
     if reason is not None:
         # The reason leaves the URL out where it may hold a password.
         raise ConfigError(f"{where}: {reason}")
-    return url
+    return url.strip()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -143,7 +143,8 @@ class Run:
         """
         rows = self._rows()
         answer = self._output.column(rows.pop("answer"))
-        return pd.DataFrame({"status": rows.pop("status"), self._output.name: answer, **rows}, index=self._table.frame.index)
+        data = {"status": rows.pop("status"), self._output.name: answer, **rows}
+        return pd.DataFrame(data, index=self._table.frame.index)
 
     @property
     def failed(self) -> pd.DataFrame:
@@ -172,11 +173,11 @@ class Run:
         return pd.DataFrame(
             {
                 "row": self._units.first_row[units],
-                "provider": pd.Categorical.from_codes(lanes, self._names),
+                "provider": columns.named(lanes, self._names),
                 "started": started,
                 "ended": ended,
                 "seconds": ended - started,
-                "error": pd.Categorical.from_codes(kinds, list(ERROR_KINDS)),
+                "error": columns.named(kinds, ERROR_KINDS),
                 "status": pd.array([status or None for status in log.status[:count]], dtype="Int64"),
                 "finish": columns.text_values(log.finish[:count]),
                 "tokens_in": pd.array(log.tokens_in[:count], dtype="Int64"),
@@ -269,13 +270,11 @@ class Run:
         if over:
             message_of_row[pending] = _WHY_PENDING.get(ledger.snapshot().finished or "", "not answered")
         return {
-            "status": pd.Categorical.from_codes(_statuses(units, state, self._table.blank, self._unrouted), _STATUSES),
+            "status": columns.named(_statuses(units, state, self._table.blank, self._unrouted), _STATUSES),
             "answer": _by_row(_objects(ledger.values), units, None),
             "confidence": _by_row(np.array(ledger.confidence, dtype=float), units, np.nan),
-            "provider": pd.Categorical.from_codes(
-                _by_row(np.array(ledger.lane, dtype=np.int64), units, -1), self._names
-            ),
-            "error": pd.Categorical.from_codes(kinds, list(ERROR_KINDS)),
+            "provider": columns.named(_by_row(np.array(ledger.lane, dtype=np.int64), units, -1), self._names),
+            "error": columns.named(kinds, ERROR_KINDS),
             "message": columns.text_values(message_of_row),
             "confidence_source": columns.text_values(_by_row(_objects(ledger.source), units, None)),
             **self._attempts_by_row(),
@@ -354,7 +353,7 @@ def last_run() -> Run | None:
 
 
 def carry_out(
-    table: Table, task: Task, route: object, output: Output, *, dedupe: bool, on_error: str, view: View | None
+    table: Table, task: Task, route: Any, output: Output, *, dedupe: bool, on_error: str, view: View | None
 ) -> Run:
     """Plan a run, carry it out and wait for it.
 
@@ -369,7 +368,7 @@ def carry_out(
     """
     compiled = compile_route(route, table, resolve)
     needs_home = any(provider.needs_home_loop for provider in compiled.providers)
-    with bridge.home_loop() if needs_home else contextlib.nullcontext() as home:
+    with bridge.home_loop(needs_home) as home:
         run = _planned(table, task, compiled, output, dedupe, home)
         _announce(run)
         run._start(raise_on_error=on_error == "raise")
@@ -418,18 +417,12 @@ def _wait(run: Run, view: View | None, home: Any) -> None:
         if view is not None:
             view.show(run.snapshot)
 
-    def wait() -> None:
-        if home is None:
-            bridge.wait(future, look)
-        else:
-            bridge.drive(home, future, look)
-
     try:
-        wait()
+        bridge.wait(future, look, home)
     except KeyboardInterrupt:
         run._halt("interrupted", _GRACE)
         try:
-            wait()
+            bridge.wait(future, look, home)
         except KeyboardInterrupt:
             run._halt("interrupted", 0.0)
         if view is not None:
@@ -453,7 +446,8 @@ def _warn_of_stopped(run: Run) -> None:
 
 def _levels_to_the_user() -> int:
     """How far up the calling cell or script is, as ``stacklevel`` counts."""
-    level, frame = 1, sys._getframe(1)
+    level = 1
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").startswith("batchkit."):
         level, frame = level + 1, frame.f_back
     return level

@@ -38,7 +38,11 @@ def play():
 
 def indices(count):
     """Indices of every kind pandas knows, duplicates and missing values among them."""
-    dates = st.lists(st.sampled_from([pd.Timestamp("2026-01-01"), pd.Timestamp("2026-02-01"), pd.NaT]), min_size=count, max_size=count)
+    dates = st.lists(
+        st.sampled_from([pd.Timestamp("2026-01-01"), pd.Timestamp("2026-02-01"), pd.NaT]),
+        min_size=count,
+        max_size=count,
+    )
     texts = st.lists(st.sampled_from(["a", "b", "", "ä"]), min_size=count, max_size=count)
     numbers = st.lists(st.integers(-2, 2), min_size=count, max_size=count)
     return st.one_of(
@@ -62,7 +66,9 @@ def frames(draw):
     )
     return pd.DataFrame(
         {
-            "text": pd.Series([None if code is None else f"row {copy} #{code}" for code, copy, _ in cells], dtype=object),
+            "text": pd.Series(
+                [None if code is None else f"row {copy} #{code}" for code, copy, _ in cells], dtype=object
+            ),
             "lang": pd.Series([lang for _, _, lang in cells], dtype=object),
             "code": pd.Series([code for code, _, _ in cells], dtype=object),
         }

@@ -12,12 +12,13 @@ import concurrent.futures
 import contextlib
 import os
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 from batchkit.errors import BatchkitError, ConfigError
 
-__all__ = ["at_exit", "call", "drive", "home_loop", "loop", "submit", "wait"]
+__all__ = ["at_exit", "call", "home_loop", "loop", "submit", "wait"]
 
 T = TypeVar("T")
 
@@ -62,8 +63,16 @@ def call(function: Callable[..., object], *args: Any) -> None:
     loop().call_soon_threadsafe(function, *args)
 
 
-def wait(future: concurrent.futures.Future[T], on_tick: Callable[[], None]) -> T:
-    """Wait for a result; a KeyboardInterrupt gets through within a tick, on every system."""
+def wait(
+    future: concurrent.futures.Future[T], on_tick: Callable[[], None], home: asyncio.AbstractEventLoop | None = None
+) -> T:
+    """Wait for a result; a KeyboardInterrupt gets through within a tick, on every system.
+
+    With ``home``, the caller's own loop, that loop runs meanwhile.
+    """
+    if home is not None:
+        home.run_until_complete(_ticking(future, on_tick))
+        return future.result()
     while True:
         try:
             return future.result(timeout=_TICK)
@@ -77,11 +86,14 @@ def wait(future: concurrent.futures.Future[T], on_tick: Callable[[], None]) -> T
 
 
 @contextlib.contextmanager
-def home_loop() -> Any:
-    """The loop of the calling thread, made able to run nested if it is running already.
+def home_loop(needed: bool) -> Iterator[asyncio.AbstractEventLoop | None]:
+    """The loop of the calling thread, made able to run nested if it is running already; None where not needed.
 
     Only for callables that must run there: this is the one place where a running loop is patched.
     """
+    if not needed:
+        yield None
+        return
     try:
         running = asyncio.get_running_loop()
     except RuntimeError:
@@ -106,20 +118,14 @@ def home_loop() -> Any:
     yield running
 
 
-def drive(home: asyncio.AbstractEventLoop, future: concurrent.futures.Future[T], on_tick: Callable[[], None]) -> T:
-    """Wait for a result while running the caller's own loop."""
-
-    async def tick() -> None:
-        # A plain wrap_future would not wake the loop for an interrupt.
-        ticks = 0
-        while not future.done():
-            await asyncio.sleep(0.01)
-            ticks += 1
-            if ticks % 20 == 0:
-                on_tick()
-
-    home.run_until_complete(tick())
-    return future.result()
+async def _ticking(future: concurrent.futures.Future[Any], on_tick: Callable[[], None]) -> None:
+    # A plain wrap_future would not wake the loop for an interrupt.
+    looked = time.monotonic()
+    while not future.done():
+        await asyncio.sleep(0.01)
+        if time.monotonic() - looked >= _TICK:
+            looked = time.monotonic()
+            on_tick()
 
 
 # ---- the end ------------------------------------------------------------------------------------

@@ -134,7 +134,7 @@ class Progress:
             case Settled(lane, rows, None):
                 self._answered += rows
                 self._lanes[lane].answered += rows
-            case Settled(lane, rows, kind):
+            case Settled(lane, rows, str(kind)):
                 self._errors[kind] += rows
                 self._lanes[lane].failed += rows
             case Paused(lane, until):

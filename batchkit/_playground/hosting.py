@@ -61,8 +61,8 @@ def playground(
         becomes an HTTP 500. By default the embedded model chooses among the labels, which needs
         ``pip install "batchkit-notebook[embedded]"``; a request without labels is echoed.
     **servers : dict or Server
-        The servers by name, each a dict of the keywords of `Server`. By default two: ``fast`` (OpenAI, 0.05 s) and ``careful``
-        (Anthropic, 0.2 s, four requests at once).
+        The servers by name, each a dict of the keywords of `Server`. By default two: ``fast``
+        (OpenAI, 0.05 s) and ``careful`` (Anthropic, 0.2 s, four requests at once).
 
     Returns
     -------

@@ -43,7 +43,7 @@ class TextView:
 def _bar(rows: int, title: str) -> Any:
     from tqdm import tqdm
 
-    class Bar(tqdm):
+    class Bar(tqdm):  # type: ignore[misc]
         monitor_interval = 0  # the waiting thread draws; tqdm's own would outlive the run
 
     # No percentage: tqdm rounds 99.9 up to 100.
