@@ -64,4 +64,8 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'batchkit' has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 _accessor.register()

@@ -83,10 +83,17 @@ def _series_doc(doc: str) -> str:
 
 def register() -> None:
     """Attach ``llm`` to pandas' DataFrame and Series; safe to be called again."""
-    if getattr(pd.DataFrame, "llm", None) is not FrameLLM:
+    if _is_new(pd.DataFrame, FrameLLM):
         pd.api.extensions.register_dataframe_accessor("llm")(FrameLLM)
-    if getattr(pd.Series, "llm", None) is not SeriesLLM:
+    if _is_new(pd.Series, SeriesLLM):
         pd.api.extensions.register_series_accessor("llm")(SeriesLLM)
+
+
+def _is_new(kind: Any, face: type) -> bool:
+    current = getattr(kind, "llm", None)
+    if current is not face and getattr(current, "__module__", None) == __name__:
+        del kind.llm  # our own from before a reload: pandas would warn of it
+    return current is not face
 
 
 for _name, _verb in VERBS.items():

@@ -95,6 +95,10 @@ class Interrupted(KeyboardInterrupt):
     A ``KeyboardInterrupt``, so that "Run all" stops and ``except Exception`` does not eat it.
     """
 
+    def _render_traceback_(self) -> list[str]:
+        # IPython shows this in a traceback's place: who pressed stop knows where the cell was.
+        return [f"Interrupted: {self}"]
+
 
 class BatchkitWarning(UserWarning):
     """Something went wrong that does not end a run."""

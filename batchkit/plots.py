@@ -127,10 +127,14 @@ def _height(slots: Sequence[int]) -> float:
 def _draw_panel(ax: Axes, name: str, own: pd.DataFrame, slots: Sequence[int], *, outlined: bool) -> None:
     failed = own["error"].notna().to_numpy()
     bars = _bars(own["started"].to_numpy(float), own["ended"].to_numpy(float), np.asarray(slots))
-    edge = {"edgecolor": "white", "linewidth": 0.6} if outlined else {"linewidth": 0}
-    ax.add_collection(PolyCollection(bars[~failed], facecolor=_REPLY, **edge), autolim=False)
+    edge, width = ("white", 0.6) if outlined else ("face", 0.3)
+    ax.add_collection(
+        PolyCollection(list(bars[~failed]), facecolor=_REPLY, edgecolor=edge, linewidth=width), autolim=False
+    )
     # Outlined in their own colour: a failure is seen however short it was.
-    ax.add_collection(PolyCollection(bars[failed], facecolor=_FAILED, edgecolor=_FAILED, linewidth=0.8), autolim=False)
+    ax.add_collection(
+        PolyCollection(list(bars[failed]), facecolor=_FAILED, edgecolor=_FAILED, linewidth=0.8), autolim=False
+    )
     most = max(slots) + 1
     ax.set_ylim(most, 0)
     ax.set_title(

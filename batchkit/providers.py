@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib.util
 import inspect
 import math
@@ -65,6 +66,11 @@ class Provider:
     """Added to the task's instructions at this provider only."""
     needs_home_loop = False
 
+    @functools.cached_property
+    def _own(self) -> object:
+        # Not id(self): another provider may get the same one once this is gone.
+        return object()
+
     def check(self) -> Check:
         """Make one tiny request: whether the key is right, the model there, and its answer in the form asked for.
 
@@ -106,8 +112,8 @@ class Provider:
         raise NotImplementedError
 
     def _budget(self) -> tuple[Any, ...]:
-        """Whose limits it uses: those of an object of its own, unless something outside has limits."""
-        return (id(self),)
+        """Whose limits it uses: its own, unless something outside has limits that others use too."""
+        return (self._own,)
 
     def _refuses(self, task: Task) -> str | None:
         """Why this provider cannot take a task, None where it can."""
@@ -169,7 +175,7 @@ class _HttpProvider(Provider):
         self._options: dict[str, Any] = {
             "headers": _headers(where, headers),
             "extra_body": _extra_body(where, extra_body),
-            "temperature": temperature,
+            "temperature": None if temperature is None else float(temperature),
             "reasoning": reasoning,
             "max_output_tokens": max_output_tokens,
         }
@@ -439,7 +445,7 @@ def resolve(target: object) -> Provider:
     vendor, colon, model = target.partition(":")
     kind = _BY_VENDOR.get(vendor)
     if not colon or not model or kind is None:
-        hint = "" if kind is not None else f" {nearest(vendor, _BY_VENDOR)}"
+        hint = "" if kind is not None else f" {nearest(vendor.lower(), _BY_VENDOR)}"
         raise ConfigError(f"{target!r} is no provider spec: 'vendor:model', for example 'openai:gpt-6-luna'.{hint}")
     return kind(model)
 
@@ -467,13 +473,13 @@ def _limits(
 
 def _whole(where: str, name: str, value: Any, least: int) -> int:
     # Integral and not int: numbers out of a frame are numpy's.
-    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         raise ConfigError(f"{where}: {name}={value!r} must be a whole number of at least {least}.")
     return int(value)
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
 
 
 def _instructions(where: str, given: Any) -> str | None:

@@ -20,6 +20,7 @@ __all__ = [
     "Probabilities",
     "Prompt",
     "Question",
+    "Quirks",
     "Reply",
     "Scope",
     "Structured",
@@ -79,6 +80,8 @@ class Brief:
     descriptions: tuple[str | None, ...] = ()
     examples: tuple[tuple[str, int], ...] = ()
     """(text, label position) pairs, likewise."""
+    longest_row: int = 0
+    """UTF-8 bytes of the longest row text of the run, for servers that must be told how much is coming."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +224,14 @@ class Failure:
     """No connection came about: wrong address, server not started."""
     refusable: bool = False
     """A request the provider calls invalid: perhaps this row's fault, perhaps every row's."""
+    param: str | None = None
+    """The field of the request that the provider named."""
+    code: str | None = None
+    """The provider's own word for what happened, the most specific it gave."""
+    adapted: bool = False
+    """The same row is asked again at once, in a manner that the model may take."""
+    tls: bool = False
+    """No secure connection came about: a certificate, or no TLS at the other end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +268,21 @@ class Limits:
     """Seconds for one row from its first attempt, all attempts and waits included."""
     max_retries: int = 5
     """Repetitions of one row after transient failures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quirks:
+    """What a model turned out to refuse, remembered per base URL and model."""
+
+    rung: str | None = None
+    """How the form of the answer is asked for; ``None`` for the best way the vendor is known for."""
+    dropped: frozenset[str] = frozenset()
+    """Fields that are not sent, as paths into the body; ``"field=value"`` where only that value was refused."""
+    cap_field: str | None = None
+    """The name of the output cap, where the usual one was refused."""
+
+
+NO_QUIRKS = Quirks()
 
 
 @dataclass(frozen=True, slots=True)

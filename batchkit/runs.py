@@ -245,9 +245,10 @@ class Run:
 
     # ---- inside -------------------------------------------------------------------------------
 
-    def _start(self, *, raise_on_error: bool) -> None:
+    def _start(self, *, raise_on_error: bool) -> concurrent.futures.Future[None]:
         self._execution = Execution(self._plan, self._ledger, rng=random.Random(), raise_on_error=raise_on_error)
         self._future = bridge.submit(self._execution.run())
+        return self._future
 
     def _halt(self, why: str, grace: float | None) -> None:
         if self._execution is not None and self._future is not None and not self._future.done():
@@ -370,9 +371,9 @@ def carry_out(
     needs_home = any(provider.needs_home_loop for provider in compiled.providers)
     with bridge.home_loop(needs_home) as home:
         run = _planned(table, task, compiled, output, dedupe, home)
+        future = run._start(raise_on_error=on_error == "raise")
         _announce(run)
-        run._start(raise_on_error=on_error == "raise")
-        _wait(run, view, home)
+        _wait(run, future, view, home)
     if view is not None:
         view.close(run)
     else:
@@ -408,31 +409,34 @@ def _announce(run: Run) -> None:
         _latest = run
 
 
-def _wait(run: Run, view: View | None, home: Any) -> None:
-    future = run._future
-    if future is None:
-        return
-
+def _wait(run: Run, future: concurrent.futures.Future[None], view: View | None, home: Any) -> None:
     def look() -> None:
         if view is not None:
             view.show(run.snapshot)
 
+    def end_early(grace: float) -> None:
+        run._halt("interrupted", grace)
+        bridge.wait(future, look, home)
+
     try:
         bridge.wait(future, look, home)
     except KeyboardInterrupt:
-        run._halt("interrupted", _GRACE)
         try:
-            bridge.wait(future, look, home)
+            end_early(_GRACE)
         except KeyboardInterrupt:
             run._halt("interrupted", 0.0)
         if view is not None:
             view.close(run)
         raise Interrupted(_interrupted(run.snapshot)) from None
+    except BaseException:
+        if not future.done():
+            run._halt("cancelled", 0.0)  # nothing may go on that nobody waits for
+        raise
 
 
 def _interrupted(snapshot: Snapshot) -> str:
     return (
-        f"Interrupted: {snapshot.answered:,} of {snapshot.rows:,} rows are answered; "
+        f"{snapshot.answered:,} of {snapshot.rows:,} rows are answered; "
         "bk.last_run().frame holds them, and nothing more is being sent."
     )
 

@@ -104,6 +104,7 @@ def classify(
     known = LabelSet.of(labels)
     if confidence not in ("auto", None):
         raise ConfigError(f"confidence={confidence!r} is not one of 'auto', None.")
+    _check_flags(multi_label=multi_label, overwrite=overwrite, dedupe=dedupe)
     table = columns.read(frame, column)
     columns.protect(frame, output.names(), output.name, overwrite)
     task = Classify(
@@ -141,6 +142,12 @@ def _route(given: Any) -> Any:
             "  bk.use(route=bk.Embedded())    offline and free, from here on"
         )
     return route
+
+
+def _check_flags(**flags: Any) -> None:
+    for name, value in flags.items():
+        if value is not True and value is not False:
+            raise InputError(f"{name}={value!r} must be True or False.")
 
 
 def _output_name(given: Any, usual: str) -> str:

@@ -30,7 +30,9 @@ def main() -> None:
     times = [measure() for _ in range(TIMES)]
     pandas, batchkit = (statistics.median(side) for side in zip(*times, strict=True))
     print(f"\n## Importing, median of {TIMES} fresh interpreters\n")
-    print(f"| pandas s | batchkit on top s | target s |\n|--:|--:|--:|\n| {pandas:.3f} | **{batchkit:.3f}** | {TARGET} |")
+    print(
+        f"| pandas s | batchkit on top s | target s |\n|--:|--:|--:|\n| {pandas:.3f} | **{batchkit:.3f}** | {TARGET} |"
+    )
 
 
 if __name__ == "__main__":

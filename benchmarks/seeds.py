@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 import batchkit as bk
-from batchkit._playground import Playground, RunningServer, Server
+from batchkit._playground import Playground, RunningServer
 
 LABELS = ["billing", "delivery", "defect"]
 SLOTS = {"first": 5, "second": 3}
@@ -23,11 +23,12 @@ SAMPLE = 5
 
 
 def servers() -> Playground:
-    return bk.playground(
+    play: Playground = bk.playground(
         answer=lambda text, labels: labels[len(text) % len(labels)],
-        first=Server("openai", latency=0.4, jitter=0.1),
-        second=Server("anthropic", latency=0.6, jitter=0.1),
+        first={"dialect": "openai", "latency": 0.4, "jitter": 0.1},
+        second={"dialect": "anthropic", "latency": 0.6, "jitter": 0.1},
     )
+    return play
 
 
 def frame(rows: int, what: str) -> pd.DataFrame:
@@ -116,9 +117,9 @@ def main() -> None:
     took, drawn = overhead_one_at_a_time()
     print(f"\n## Two providers of {SLOTS['first']} and {SLOTS['second']} slots, two rows of three to the first\n")
     print(
-        f"Latencies are drawn: 0.4 s and 0.6 s on average, standard deviation 0.1 s. Serial is their sum; a measured\n"
-        f"sample of {2 * SAMPLE} rows, one at a time, took {took / drawn:.3f} times its sum. Ideal is the greedy makespan of the\n"
-        f"latencies drawn, for the slower provider (target: ours at most {TARGET} times that).\n"
+        f"Latencies are drawn: 0.4 s and 0.6 s on average, standard deviation 0.1 s. Serial is their sum\n"
+        f"({2 * SAMPLE} rows really asked one at a time took {took / drawn:.3f} times theirs). Ideal is the greedy\n"
+        f"makespan of those drawn, for the slower provider (target: ours at most {TARGET} times that).\n"
     )
     print("| connections | rows | serial s | ours s | serial / ours | ideal s | ours / ideal | threads | sockets |")
     print("|---|--:|--:|--:|--:|--:|--:|--:|--:|", flush=True)

@@ -20,9 +20,9 @@ REPLY = {
     "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
 }
 BODY = json.dumps(REPLY).encode()
-ANSWER = (
-    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-request-id: req_1\r\n"
-    b"content-length: %d\r\n\r\n%b" % (len(BODY), BODY)
+ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-request-id: req_1\r\ncontent-length: %d\r\n\r\n%b" % (
+    len(BODY),
+    BODY,
 )
 LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)\r\n")
 

@@ -9,25 +9,31 @@ import base64
 import time
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 import batchkit as bk
-from batchkit._playground import Playground, Server
+from batchkit._playground import Playground
 from batchkit.plots import timeline
 
 BUILD = Path(__file__).parent.parent / "build"
 QUICK_SLOTS, CAREFUL_SLOTS = 8, 4
+SEED = 50
 LONG = 65
 """Characters: longer messages go to the careful provider."""
 
 
 def servers() -> Playground:
     """A quick provider that fails now and then, and a careful one that is slower and takes fewer at once."""
-    return bk.playground(
-        quick=Server("openai", latency=0.1, jitter=0.03, server_errors=0.03, drops=0.02, garbage=0.02),
-        careful=Server("anthropic", latency=0.25, jitter=0.06, max_concurrency=CAREFUL_SLOTS, truncated=0.1),
-    )
+    play: Playground = bk.playground(
+        seed=SEED,
+        quick={"latency": 0.08, "jitter": 0.02, "server_errors": 0.04, "drops": 0.02, "garbage": 0.02},
+        careful={
+            "dialect": "anthropic", "latency": 0.2, "jitter": 0.05, "max_concurrency": CAREFUL_SLOTS, "truncated": 0.1
+        },
+    )  # fmt: skip
+    return play
 
 
 def label(play: Playground, messages: pd.DataFrame) -> pd.DataFrame:
@@ -35,7 +41,8 @@ def label(play: Playground, messages: pd.DataFrame) -> pd.DataFrame:
     quick = play.quick.provider(max_concurrency=QUICK_SLOTS)
     careful = play.careful.provider(max_concurrency=CAREFUL_SLOTS)
     route = bk.when(f"text.str.len() > {LONG}", careful).otherwise(quick)
-    return messages.llm.classify("text", play.labels, route=route)
+    labelled: pd.DataFrame = messages.llm.classify("text", play.labels, route=route)
+    return labelled
 
 
 def seconds_one_at_a_time(play: Playground, messages: pd.DataFrame) -> float:
@@ -49,9 +56,9 @@ def seconds_one_at_a_time(play: Playground, messages: pd.DataFrame) -> float:
 
 def warm_up(play: Playground) -> None:
     """Load the model that answers, so that no time below includes it."""
-    hello = pd.Series(["hello"])
+    hello = pd.DataFrame({"text": ["hello"]})
     for server in (play.quick, play.careful):
-        hello.llm.classify(play.labels, route=server.provider(), progress=False)
+        hello.llm.classify("text", play.labels, route=server.provider(), progress=False)
 
 
 def page(labelled: pd.DataFrame, summary: pd.DataFrame, facts: list[str], picture: bytes) -> str:
@@ -59,9 +66,10 @@ def page(labelled: pd.DataFrame, summary: pd.DataFrame, facts: list[str], pictur
     columns = ["text", "lang", "truth", "label", "label_confidence", "label_provider", "label_error"]
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     body = []
-    for row in labelled[columns].itertuples(index=False):
+    is_off = labelled["label"] != labelled["truth"]
+    for row, differs in zip(labelled[columns].itertuples(index=False), is_off, strict=True):
         cells = "".join(f"<td>{escape(shown(value))}</td>" for value in row)
-        body.append(f'<tr{"" if row.label == row.truth else " class=off"}>{cells}</tr>')
+        body.append(f"<tr{' class=off' if differs else ''}>{cells}</tr>")
     return PAGE.format(
         facts="".join(f"<li>{escape(fact)}</li>" for fact in facts),
         summary=summary.reset_index().to_html(index=False, border=0, float_format="{:.2f}".format),
@@ -71,7 +79,7 @@ def page(labelled: pd.DataFrame, summary: pd.DataFrame, facts: list[str], pictur
     )
 
 
-def shown(value: object) -> str:
+def shown(value: Any) -> str:
     if pd.isna(value):
         return ""
     return f"{value:.2f}" if isinstance(value, float) else str(value)
@@ -83,7 +91,8 @@ PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>batchkit demo</title>
 <style>
-body {{ font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 68rem; margin: 2rem auto; padding: 0 1rem }}
+body {{ font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff }}
+body {{ max-width: 68rem; margin: 2rem auto; padding: 0 1rem }}
 h1 {{ font-size: 1.5rem; margin-bottom: .3rem }} h2 {{ font-size: 1.1rem; margin-top: 2rem }}
 img {{ width: 100%; height: auto }} div.wide {{ overflow-x: auto }}
 table {{ border-collapse: collapse; width: 100% }}
@@ -115,13 +124,15 @@ def describe(labelled: pd.DataFrame, run: bk.Run, ours: float, serial: float) ->
     failed = attempts["error"].notna().sum()
     right = labelled["label"] == labelled["truth"]
     by_language = ", ".join(f"{lang} {share:.0%}" for lang, share in right.groupby(labelled["lang"]).mean().items())
+    answered = labelled["label"].notna().sum()
+    in_flight = f"{QUICK_SLOTS} + {CAREFUL_SLOTS} requests in flight"
     return [
-        f"{labelled['label'].notna().sum()} of {len(labelled)} rows answered, "
-        f"though {failed} of {len(attempts)} requests failed: those rows were asked again.",
-        f"{right.sum()} of {len(labelled)} labels are the true ones ({by_language}). "
+        f"{answered} of {len(labelled)} rows answered.",
+        f"{failed} of {len(attempts)} requests failed and were sent again.",
+        f"{right.sum()} of {len(labelled)} labels are the true ones ({by_language}).",
         "The answers are a small embedding model's, which knows little Chinese.",
-        f"{ours:.1f} s with {QUICK_SLOTS} + {CAREFUL_SLOTS} requests in flight; {serial:.1f} s for the same rows "
-        f"one at a time, measured just now: {serial / ours:.0f} times as long.",
+        f"{ours:.1f} s with {in_flight}, {serial:.1f} s for the same rows one at a time, measured just now.",
+        f"One at a time took {serial / ours:.1f} times as long.",
     ]
 
 

@@ -14,6 +14,11 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LINT_IMPORTS = shutil.which("lint-imports", path=str(Path(sys.executable).parent))
 
+HEAVY = [
+    "aiohttp", "matplotlib", "wordllama", "nest_asyncio", "tqdm", "sqlite3", "ipywidgets", "IPython",
+    "genai_prices", "pydantic", "httpx2",
+]  # fmt: skip
+
 # What `import batchkit` does beyond what `import pandas` had done by itself.
 PROBE = """
 import json, logging, sys, threading, warnings
@@ -44,9 +49,7 @@ def import_effects() -> dict[str, Any]:
     return effects
 
 
-@pytest.mark.parametrize(
-    "module", ["aiohttp", "matplotlib", "wordllama", "nest_asyncio", "tqdm", "sqlite3", "ipywidgets", "IPython"]
-)
+@pytest.mark.parametrize("module", HEAVY)
 def test_heavy_modules_wait_for_their_first_use(module: str, import_effects: dict[str, Any]) -> None:
     """Importing the package does not import what only some of its users need."""
     assert "batchkit.errors" in import_effects["imported"]

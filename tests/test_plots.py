@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from typing import Any
 
 import numpy as np
@@ -38,14 +39,14 @@ def requests_of(count: int, *, providers: tuple[str, ...] = ("fast", "strong"), 
     )
 
 
-def bars_by_colour(picture: Picture, panel: int = 0) -> dict[str, list[Any]]:
-    """Bars of one panel as (left, right, top) by their colour."""
+def bars_by_colour(picture: Picture, panel: int = 0) -> dict[str, list[tuple[float, float]]]:
+    """Bars of one panel as (left, right) by their colour."""
     found = {}
     for collection in picture.axes[panel].collections:
         assert isinstance(collection, PolyCollection)
-        corners = [path.vertices for path in collection.get_paths()]
-        colour = to_hex(collection.get_facecolor()[0])
-        found[colour] = [(c[:, 0].min(), c[:, 0].max(), round(c[:, 1].min())) for c in corners]
+        corners = [np.asarray(path.vertices) for path in collection.get_paths()]
+        colour: Any = collection.get_facecolor()
+        found[to_hex(colour[0])] = [(c[:, 0].min(), c[:, 0].max()) for c in corners]
     return found
 
 
@@ -54,7 +55,7 @@ def test_no_two_attempts_share_a_slot_at_a_time(times: list[tuple[float, float]]
     """Attempts in one slot do not overlap, unless they are one call."""
     slots = assign_slots([start for start, _ in times], [end for _, end in times])
     taken = sorted({(slot, *interval) for slot, interval in zip(slots, times, strict=True)})
-    for (slot, _, end), (other, start, _) in zip(taken, taken[1:], strict=False):
+    for (slot, _, end), (other, start, _) in itertools.pairwise(taken):
         assert slot != other or end <= start
 
 
@@ -77,8 +78,8 @@ def test_every_attempt_is_a_bar_of_its_outcome() -> None:
     """Replies and failures are drawn in two colours, each attempt at its own time."""
     requests = requests_of(10, providers=("only",), failed=3)
     replies, failures = bars_by_colour(timeline(requests)).values()
-    assert [bar[:2] for bar in failures] == list(zip(requests["started"][:3], requests["ended"][:3], strict=True))
-    assert [bar[:2] for bar in replies] == list(zip(requests["started"][3:], requests["ended"][3:], strict=True))
+    assert failures == list(zip(requests["started"][:3], requests["ended"][:3], strict=True))
+    assert replies == list(zip(requests["started"][3:], requests["ended"][3:], strict=True))
 
 
 def test_one_panel_per_provider_in_the_order_of_the_route() -> None:

@@ -277,6 +277,7 @@ def test_our_own_output_is_replaced(df, asked):
         ({"examples": "x"}, bk.InputError, "pairs"),
         ({"instructions": 3}, bk.InputError, "instructions"),
         ({"output_column": ""}, bk.InputError, "output_column"),
+        ({"multi_label": "false"}, bk.InputError, "multi_label='false'"),
         ({"journal": "here.sqlite"}, bk.ConfigError, "journal"),
         ({"progress": "widget"}, bk.ConfigError, "progress"),
     ],

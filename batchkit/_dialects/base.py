@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any, Protocol
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
-from batchkit.records import Brief, Completion, Endpoint, Failure, Question
+from batchkit.records import NO_QUIRKS, Brief, Completion, Endpoint, Failure, Question, Quirks
 
 __all__ = [
     "THINKING_ALLOWANCE",
@@ -15,7 +15,9 @@ __all__ = [
     "as_count",
     "as_mapping",
     "check_base_url",
+    "completed",
     "is_versioned",
+    "in_url",
     "join_url",
     "merge_headers",
     "output_cap",
@@ -25,6 +27,8 @@ THINKING_ALLOWANCE = 4096
 """Output tokens added to a brief's cap for a model that thinks before it answers."""
 
 _VERSION = re.compile(r"v\d+(?:\.\d+)?(?:alpha|beta)?\d*")
+_BAGS = frozenset({"chat_template_kwargs", "generationConfig", "options", "output_config", "provider", "reasoning", "text"})
+"""Fields that only hold other fields: a user adds to them and does not replace them."""
 
 
 class Dialect(Protocol):
@@ -38,11 +42,23 @@ class Dialect(Protocol):
         """Return the request headers, key included; the endpoint's own headers win."""
         ...
 
-    def prepare(self, brief: Brief, endpoint: Endpoint) -> Mapping[str, Any]:
+    def prepare(self, brief: Brief, endpoint: Endpoint, quirks: Quirks = NO_QUIRKS) -> Mapping[str, Any]:
         """Build what all requests of one brief share; done once, before the first `encode`.
 
-        The result is a request body whose ``messages`` hold only their common beginning. It is
-        shared by all requests and must not be changed.
+        The result is a request body whose messages are only their common beginning; what is known
+        of the model's ``quirks`` is heeded. It is shared by all requests and must not be changed.
+        """
+        ...
+
+    def cap(self, prepared: Mapping[str, Any]) -> int:
+        """Return the most tokens that a reply to a prepared body may have; 0 where it has no cap."""
+        ...
+
+    def adapt(self, failure: Failure, endpoint: Endpoint, quirks: Quirks, brief: Brief) -> Quirks | None:
+        """Say how to ask a model that refused a request; None where nothing can be changed.
+
+        ``quirks`` are those that the refused request was prepared with. What is new about the
+        result is told by `batchkit._dialects.quirks.changes`.
         """
         ...
 
@@ -84,6 +100,17 @@ def join_url(base: str, version: str, path: str) -> str:
     return urlunsplit(parts._replace(path="/" + "/".join(have + want[shared:])))
 
 
+def in_url(model: str) -> str:
+    """Write a model's name as one segment of a URL.
+
+    Examples
+    --------
+    >>> in_url("gpt 4/o?")
+    'gpt%204%2Fo%3F'
+    """
+    return quote(model, safe="")
+
+
 def is_versioned(base: str) -> bool:
     """Say whether the path of ``base`` names an API version anywhere, as in ``/v1beta/openai``."""
     return any(_VERSION.fullmatch(segment) for segment in _segments(urlsplit(base.strip())))
@@ -112,7 +139,8 @@ def check_base_url(url: object) -> str | None:
         host, _ = parts.hostname, parts.port
     except ValueError as error:
         return f"base_url is no address ({error}). Give one such as 'https://host/v1'."
-    if "@" in text or parts.query or parts.fragment:
+    # Azure's portal shows addresses with their version at the end, which is no secret.
+    if "@" in text or parts.fragment or not re.fullmatch(r"(?:api-version=[\w.-]+)?", parts.query):
         return "base_url must be the plain address. Give keys as api_key= or headers=, not in the URL."
     if "://" not in text:
         guess = "" if text.startswith("http") else f" Did you mean 'http://{text}'?"
@@ -135,6 +163,35 @@ def output_cap(brief: Brief, endpoint: Endpoint, thinks: bool) -> int:
     if endpoint.max_output_tokens is not None:
         return endpoint.max_output_tokens
     return brief.max_output_tokens + (THINKING_ALLOWANCE if thinks else 0)
+
+
+def completed(body: dict[str, Any], quirks: Quirks, extra_body: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out of ``body`` what the model refuses, and add what the user wants in it.
+
+    Examples
+    --------
+    >>> completed({"options": {"num_ctx": 4096}}, Quirks(), {"options": {"seed": 1}, "keep_alive": "1h"})
+    {'options': {'num_ctx': 4096, 'seed': 1}, 'keep_alive': '1h'}
+    """
+    for path in quirks.dropped:
+        _drop(body, path.split("."))
+    for name, value in extra_body.items():
+        ours = body.get(name)
+        both = name in _BAGS and isinstance(ours, dict) and isinstance(value, Mapping)
+        body[name] = {**ours, **value} if both else value
+    return body
+
+
+def _drop(body: dict[str, Any], path: list[str]) -> None:
+    """Take a field out, and what is empty without it; values within are copied, for they may be shared."""
+    name, *rest = path
+    inner = body.get(name)
+    if rest and isinstance(inner, dict):
+        inner = dict(inner)
+        _drop(inner, rest)
+        body[name] = inner
+    if not rest or inner == {}:
+        body.pop(name, None)
 
 
 def as_mapping(value: Any) -> Mapping[str, Any]:

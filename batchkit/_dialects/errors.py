@@ -20,7 +20,7 @@ import orjson
 from batchkit._dialects.base import as_mapping
 from batchkit.records import Failure, Scope
 
-__all__ = ["body_failure", "read_failure", "read_request_id", "unreadable"]
+__all__ = ["body_failure", "is_no_model", "read_failure", "read_request_id", "unreadable"]
 
 _LONGEST_MESSAGE = 300
 _LONGEST_EXCERPT = 4000
@@ -28,6 +28,8 @@ _LONGEST_EXCERPT = 4000
 # Bodies may nest deeper than Python's own repr can follow.
 _shown = reprlib.Repr()
 _shown.maxstring = _shown.maxother = _LONGEST_MESSAGE
+
+# ---- the vendors' words, as codes -------------------------------------------------------------
 
 _QUOTA = frozenset(
     {
@@ -41,34 +43,113 @@ _QUOTA = frozenset(
         "contract_spend_limit_reached",
         "exceeded_current_quota_error",
         "billing_error",
+        "BILLING_DISABLED",
+        "Arrearage",
+        "AllocationQuota.FreeTierOnly",
     }
 )
-_FILTERED = frozenset({"content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation"})
-_TOO_LONG = frozenset({"context_length_exceeded", "exceed_context_size_error"})
-_TOO_LONG_WORDS = (
-    "maximum context length",
-    "available context size",
-    "prompt is too long",
-    "input token count",
-    "number of tokens allowed",
-    "reduce the length",
+_WRONG_KEY = frozenset(
+    {
+        "API_KEY_INVALID",
+        "API_KEY_SERVICE_BLOCKED",
+        "CONSUMER_SUSPENDED",
+        "SERVICE_DISABLED",
+        "authentication_error",
+        "invalid_api_key",
+    }
 )
+_FILTERED = frozenset(
+    {
+        "ResponsibleAIPolicyViolation",
+        "bio_policy",
+        "content_filter",
+        "content_policy_violation",
+        "data_inspection_failed",
+        "DataInspectionFailed",
+        "invalid_prompt",
+        "misalignment_policy_violation",
+    }
+)
+_TOO_LONG = frozenset({"context_length_exceeded", "exceed_context_size_error"})
+_TOO_LARGE = frozenset({"image_dimensions_too_large", "request_too_large"})
+_OVERLOADED = frozenset({"engine_overloaded_error", "overloaded_error", "server_is_overloaded"})
+_UNLUCKY = frozenset({"json_validate_failed", "tool_use_failed"})
+"""The model wrote nonsense that the server checked: another draw may be better."""
+_NO_MODEL = frozenset({"DeploymentNotFound", "model_not_found"})
+
 _STATUS_OF_NAME = {
     "invalid_request_error": 400,
+    "INVALID_ARGUMENT": 400,
+    "FAILED_PRECONDITION": 400,
     "authentication_error": 401,
     "invalid_api_key": 401,
+    "UNAUTHENTICATED": 401,
     "billing_error": 402,
     "permission_error": 403,
+    "PERMISSION_DENIED": 403,
+    "data_residency_mismatch": 403,
     "not_found_error": 404,
-    "model_not_found": 404,
+    "NOT_FOUND": 404,
     "request_too_large": 413,
     "rate_limit_error": 429,
     "rate_limit_exceeded": 429,
+    "RESOURCE_EXHAUSTED": 429,
+    "UNAVAILABLE": 503,
     "timeout_error": 504,
+    "DEADLINE_EXCEEDED": 504,
     "overloaded_error": 529,
-    **dict.fromkeys(_TOO_LONG | _FILTERED, 400),
+    **dict.fromkeys(_TOO_LONG | _FILTERED | _TOO_LARGE | _UNLUCKY, 400),
+    **dict.fromkeys(_NO_MODEL, 404),
+    **dict.fromkeys(_OVERLOADED, 503),
 }
 """What a vendor's word for an error would have been as an HTTP status."""
+
+# ---- the vendors' words, in messages ----------------------------------------------------------
+
+
+def _any_of(*phrases: str) -> re.Pattern[str]:
+    return re.compile("|".join(phrases), re.IGNORECASE)
+
+
+_SAYS_TOO_LONG = _any_of(
+    "maximum context length",
+    "context (?:length|window|limit)",
+    "available context size",
+    "(?:prompt|input) is too long",
+    "input (?:token count|length)",
+    "number of tokens allowed",
+    "reduce the length",
+    "too many tokens",
+)
+_SAYS_NO_CREDIT = _any_of(
+    "credit balance is too low",
+    "insufficient (?:account )?(?:balance|credit)",
+    r"account (?:is )?in good standing",
+    "free-models-per-day",
+    # Google's way to say that this model is not in the free tier at all.
+    r"\blimit: 0\b",
+)
+_SAYS_WRONG_KEY = _any_of(r"api[ _-]?key (?:is )?(?:not valid|invalid|expired)", r"(?:incorrect|invalid) api[ _-]?key")
+_SAYS_NO_MODEL = _any_of(
+    r"\bmodels?\b.{0,120}?(?:does not exist|not exist\b|not found)",
+    r"(?:not a valid|invalid|unknown|no such) model\b(?! (?:parameter|argument|output))",
+    "unable to access model",
+    "invalid model identifier",
+    r"no endpoints found for\b",
+)
+_SAYS_UNLUCKY = _any_of("failed to (?:generate|validate) json")
+_SAYS_NEVER_HERE = _any_of("requires more system memory", "does not support chat", "location is not supported")
+_WAIT = re.compile(r"(?:try again|retry)(?:ing)? (?:in|after) (?:about )?((?:\d+(?:\.\d+)?\s?[a-zµ]+\s?)+)", re.IGNORECASE)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s?(ms|milliseconds?|h|hours?|minutes?|mins?|m|seconds?|secs?|s)(?![a-z])")
+_UNITS = {"ms": 1e-3, "mi": 60.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+_PARAM = re.compile(
+    r"(?:un(?:supported|known|recognized|expected)|invalid)[^'\"`:]{0,40}?(?:parameter|argument|field|value|property|name)"
+    r"[^'\"`:]{0,20}:?\s?['\"`]([\w.\[\]]+)['\"`]",
+    re.IGNORECASE,
+)
+_LEADING_PARAM = re.compile(r"([a-z]\w*(?:\.\w+)*): ")
+_PAGE = re.compile(r"<(?:!doctype|html|head|title|body|h1|p)\b", re.IGNORECASE)
+_TITLE = re.compile(r"<title\b[^>]*>([^<]*\w[^<]*)</title", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +163,9 @@ class _Report:
     """An HTTP status given inside the body."""
     details: tuple[Mapping[str, Any], ...] = ()
     request_id: str | None = None
+    param: str | None = None
+    moderated: bool = False
+    """A gateway's own moderation refused the text."""
 
     def named(self, words: frozenset[str]) -> bool:
         return not words.isdisjoint(self.names)
@@ -104,7 +188,9 @@ def read_failure(status: int, headers: Mapping[str, str], body: bytes, now: floa
     Returns
     -------
     Failure
-        Its scope says whether to ask again, give up this row, or stop this provider.
+        Its scope says whether to ask again, give up this row, or stop this provider. Of kind
+        ``invalid_answer`` and transient is what the provider's own check of the reply threw
+        away: it is worth asking again once.
 
     Examples
     --------
@@ -119,18 +205,20 @@ def read_failure(status: int, headers: Mapping[str, str], body: bytes, now: floa
         http_status=status,
         request_id=read_request_id(headers) or report.request_id,
         retry_after=_retry_after(headers, now) or _retry_delay(report),
-        may_retry=headers.get("x-should-retry") != "false",
+        should_retry={"true": True, "false": False}.get(headers.get("x-should-retry", "").lower()),
     )
 
 
 def body_failure(body: Any) -> Failure | None:
     """Say what an error inside an HTTP 200 body means; None where there is no error in it."""
+    if isinstance(body, list) and len(body) == 1:
+        body = body[0]
     found = as_mapping(body)
     if not found.get("error") and found.get("type") != "error":
         return None
     report = _read_report(found)
-    # An unknown error is taken for the server's: asking again is cheap, losing a row is not.
-    status = report.number or next((_STATUS_OF_NAME[name] for name in report.names if name in _STATUS_OF_NAME), 500)
+    status = report.number or next((_STATUS_OF_NAME[name] for name in report.names if name in _STATUS_OF_NAME), None)
+    status = status or _status_of_words(report.message)
     return _judge(
         status,
         report,
@@ -148,7 +236,19 @@ def unreadable(problem: str) -> Failure:
 
 def read_request_id(headers: Mapping[str, str]) -> str | None:
     """Return the vendor's id of a request, which its support asks for, if there is one."""
-    return headers.get("x-request-id") or headers.get("request-id") or None
+    names = ("x-request-id", "request-id", "apim-request-id", "cf-ray")
+    return next((found for found in map(headers.get, names) if found), None)
+
+
+def is_no_model(message: str) -> bool:
+    """Say whether an error says, in any vendor's words, that there is no such model.
+
+    Examples
+    --------
+    >>> is_no_model("model 'qwen9' not found, try pulling it first")
+    True
+    """
+    return any(name in message for name in _NO_MODEL) or _SAYS_NO_MODEL.search(message) is not None
 
 
 # ---- the table --------------------------------------------------------------------------------
@@ -162,11 +262,11 @@ def _judge(
     http_status: int,
     request_id: str | None,
     retry_after: float | None,
-    may_retry: bool = True,
+    should_retry: bool | None = None,
 ) -> Failure:
     kind, scope = _classify(status, report)
-    if scope is Scope.TRANSIENT and not may_retry:
-        scope = Scope.ROW
+    if should_retry is not None and scope is not Scope.PROVIDER:
+        scope = Scope.TRANSIENT if should_retry else Scope.ROW
     return Failure(
         kind,
         message,
@@ -174,49 +274,81 @@ def _judge(
         status=http_status,
         request_id=request_id,
         retry_after=retry_after if scope is Scope.TRANSIENT else None,
-        overloaded=status in (503, 529),
+        overloaded=kind == "server" and (status in (498, 503, 529) or report.named(_OVERLOADED)),
         refusable=kind == "config" and scope is Scope.ROW,
+        param=report.param,
+        code=report.names[0] if report.names else None,
     )
 
 
 def _classify(status: int, report: _Report) -> tuple[str, Scope]:
-    if status == 402 or report.named(_QUOTA) or (status == 429 and _is_daily(report)):
+    said = report.message
+    if _is_out_of_credit(status, report):
         return "quota", Scope.PROVIDER
+    if report.named(_WRONG_KEY) or (status == 400 and _SAYS_WRONG_KEY.search(said)):
+        return "auth", Scope.PROVIDER
+    if report.moderated:
+        return "refused", Scope.ROW
+    if _SAYS_NEVER_HERE.search(said) and status >= 400:
+        return "config", Scope.PROVIDER
     match status:
         case 401 | 403:
             return "auth", Scope.PROVIDER
-        case 404:
+        case 404 | 407 | 501:
             return "config", Scope.PROVIDER
-        case 400 | 422 if _is_too_long(report):
-            return "context_length", Scope.ROW
-        case 400 | 422 if report.named(_FILTERED):
-            return "filtered", Scope.ROW
-        case 413:
-            return "too_large", Scope.ROW
-        case 429:
+        case 400 | 413 | 422:
+            return _classify_request(status, report)
+        case 429 if not report.named(_OVERLOADED):
             return "rate_limited", Scope.TRANSIENT
         case 408:
             return "timeout", Scope.TRANSIENT
-        case _ if status == 409 or status >= 500:
+        case _ if status in (409, 429, 498, 499) or status >= 500:
             return "server", Scope.TRANSIENT
         case _:
             return "config", Scope.ROW
 
 
-def _is_too_long(report: _Report) -> bool:
-    message = report.message.lower()
-    return report.named(_TOO_LONG) or any(words in message for words in _TOO_LONG_WORDS)
+def _classify_request(status: int, report: _Report) -> tuple[str, Scope]:
+    """Say what is wrong with a request that the provider calls invalid."""
+    said = report.message
+    if report.named(_UNLUCKY) or _SAYS_UNLUCKY.search(said):
+        return "invalid_answer", Scope.TRANSIENT
+    if report.named(_FILTERED):
+        return "filtered", Scope.ROW
+    if report.named(_TOO_LONG) or (status != 413 and _SAYS_TOO_LONG.search(said)):
+        return "context_length", Scope.ROW
+    if status == 413 or report.named(_TOO_LARGE):
+        return "too_large", Scope.ROW
+    if report.named(_NO_MODEL) or is_no_model(said):
+        return "config", Scope.PROVIDER
+    return "config", Scope.ROW
 
 
-def _is_daily(report: _Report) -> bool:
-    return any(
-        "PerDay" in (_word(as_mapping(violation).get("quotaId")) or "")
-        for detail in report.details
-        for violation in _items(detail.get("violations"))
-    )
+def _is_out_of_credit(status: int, report: _Report) -> bool:
+    if status == 402 or report.named(_QUOTA):
+        return True
+    if status == 429 and any("PerDay" in quota for quota in _quotas(report)):
+        return True
+    return status in (400, 403, 429) and _SAYS_NO_CREDIT.search(report.message) is not None
 
 
-# ---- reading bodies and headers ---------------------------------------------------------------
+def _quotas(report: _Report) -> list[str]:
+    """Name the quotas that Google says were exceeded."""
+    violations = (violation for detail in report.details for violation in _items(detail.get("violations")))
+    return [_word(as_mapping(violation).get("quotaId")) or "" for violation in violations]
+
+
+def _status_of_words(message: str) -> int:
+    """Guess the status of an error that comes without status and code."""
+    if _SAYS_NO_MODEL.search(message):
+        return 404
+    if _SAYS_TOO_LONG.search(message):
+        return 400
+    # An unknown error is taken for the server's: asking again is cheap, losing a row is not.
+    return 500
+
+
+# ---- reading bodies ---------------------------------------------------------------------------
 
 
 def _parse(body: bytes) -> Any:
@@ -226,24 +358,62 @@ def _parse(body: bytes) -> Any:
         return body[:_LONGEST_EXCERPT].decode("utf-8", "replace")
 
 
-def _read_report(body: Any) -> _Report:
+def _read_report(body: Any, *, nested: bool = False) -> _Report:
     if isinstance(body, list) and body:
         body = body[0]
     outer = as_mapping(body)
-    error = outer.get("error") or body
+    error = outer.get("error") or outer.get("errors") or body
+    if isinstance(error, list) and error and isinstance(error[0], dict):
+        error = error[0]
+    request_id = _word(outer.get("request_id"))
     if not isinstance(error, dict):
-        return _Report(_text(error), request_id=_word(outer.get("request_id")))
+        return _Report(_text(error), request_id=request_id)
     details = error.get("details")
+    reasons = [as_mapping(detail).get("reason") for detail in _items(details)]
     inner = as_mapping(error.get("innererror") or error.get("inner_error"))
     code = error.get("code")
-    names = (as_mapping(details).get("error_code"), code, inner.get("code"), error.get("type"), error.get("status"))
+    words = (
+        as_mapping(details).get("error_code"), *reasons, code, inner.get("code"), error.get("type"), error.get("status")
+    )  # fmt: skip
+    names = tuple(name for name in map(_word, words) if name)
+    message = _text(error.get("message") or error.get("detail") or error.get("error") or None)
+    metadata = as_mapping(error.get("metadata"))
+    upstream = _Report() if nested else _read_upstream(metadata.get("raw"))
     return _Report(
-        message=_text(error.get("message") or error.get("detail") or error.get("error") or None),
-        names=tuple(name for name in map(_word, names) if name),
-        number=_http_error(code),
+        message=f"{message}: {upstream.message}" if upstream.message else message,
+        names=names + upstream.names,
+        number=_http_error(code) or _http_error(error.get("statusCode")),
         details=tuple(as_mapping(detail) for detail in _items(details)),
-        request_id=_word(outer.get("request_id")),
+        request_id=request_id,
+        param=_param(error, message, is_anthropic=outer.get("type") == "error") or upstream.param,
+        moderated="flagged_input" in metadata or bool(metadata.get("reasons")),
     )
+
+
+def _read_upstream(raw: Any) -> _Report:
+    """Read the error that a gateway passes on from the provider behind it."""
+    if not isinstance(raw, str):
+        return _Report()
+    return _read_report(_parse(raw[:_LONGEST_EXCERPT].encode("utf-8", "replace")), nested=True)
+
+
+def _param(error: Mapping[str, Any], message: str, *, is_anthropic: bool) -> str | None:
+    """Find the field of the request that an error is about."""
+    given = _word(error.get("param"))
+    if given is not None:
+        return given
+    for place in (error.get("message"), error):
+        for complaint in _items(as_mapping(place).get("detail")):
+            steps = [str(step) for step in _items(as_mapping(complaint).get("loc")) if isinstance(step, str | int)]
+            if steps:
+                return ".".join(steps).removeprefix("body.")
+    for detail in _items(error.get("details")):
+        for violation in _items(as_mapping(detail).get("fieldViolations")):
+            field = _word(as_mapping(violation).get("field"))
+            if field is not None:
+                return field
+    found = _PARAM.search(message[:_LONGEST_EXCERPT]) or (_LEADING_PARAM.match(message) if is_anthropic else None)
+    return found.group(1) if found else None
 
 
 def _items(value: Any) -> list[Any]:
@@ -263,6 +433,8 @@ def _text(value: Any) -> str:
     """Write down what an error body gives as its message: text, or a list of complaints."""
     if value is None:
         return ""
+    if isinstance(value, dict) and isinstance(value.get("detail"), list):
+        value = value["detail"]
     if isinstance(value, list):
         return "; ".join(_complaint(item) for item in value[:5])
     return _complaint(value)
@@ -271,10 +443,11 @@ def _text(value: Any) -> str:
 def _complaint(value: Any) -> str:
     if isinstance(value, str):
         return value
-    message = as_mapping(value).get("msg")
+    found = as_mapping(value)
+    message = found.get("msg") or found.get("message")
     if not isinstance(message, str):
         return _shown.repr(value)
-    place = ".".join(str(step) for step in _items(value.get("loc")) if isinstance(step, str | int))
+    place = ".".join(str(step) for step in _items(found.get("loc")) if isinstance(step, str | int))
     return f"{place}: {message}" if place else message
 
 
@@ -282,16 +455,15 @@ def _message(happened: str, status: int, report: _Report) -> str:
     name = f" {report.names[0]}" if report.names else ""
     said = _without_tags(report.message[:_LONGEST_EXCERPT]) or _phrase(status)
     text = " ".join(f"{happened}{name}: {said}".split()).removesuffix(":")
-    if len(text) > _LONGEST_MESSAGE:
-        text = text[: _LONGEST_MESSAGE - 1] + "…"
-    if status == 404:
-        text += " (Is the model's name right? Is base_url right, or is its `/v1` missing?)"
-    return text
+    return text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 1] + "…"
 
 
 def _without_tags(text: str) -> str:
-    if not re.search(r"<(?:!doctype|html|head|title|body|h1|p)\b", text, re.IGNORECASE):
+    if not _PAGE.search(text):
         return text
+    title = _TITLE.search(text)
+    if title is not None:
+        return html.unescape(title.group(1)).strip()
     text = re.sub(r"<(script|style)\b.*?(?:</\1>|$)", " ", text, flags=re.IGNORECASE | re.DOTALL)
     return html.unescape(re.sub(r"<[^<>]*>", " ", text)).strip()
 
@@ -301,6 +473,9 @@ def _phrase(status: int) -> str:
         return HTTPStatus(status).phrase
     except ValueError:
         return ""
+
+
+# ---- reading waits ----------------------------------------------------------------------------
 
 
 def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
@@ -318,9 +493,17 @@ def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def _retry_delay(report: _Report) -> float | None:
-    """Return the wait of Gemini's ``RetryInfo``, written as ``"34s"``."""
+    """Return the wait that a body asks for: Google's ``RetryInfo`` (``"34s"``), else what the message says."""
     delays = (detail.get("retryDelay") for detail in report.details)
-    return next((_number(delay[:-1]) for delay in delays if isinstance(delay, str) and delay.endswith("s")), None)
+    for delay in delays:
+        if isinstance(delay, str) and delay.endswith("s"):
+            return _number(delay[:-1])
+    asked = _WAIT.search(report.message[:_LONGEST_EXCERPT])
+    if asked is None:
+        return None
+    parts = _DURATION.findall(asked.group(1).lower())
+    seconds = sum(float(number) * _UNITS.get(unit[:2], _UNITS.get(unit[0], 1.0)) for number, unit in parts)
+    return _number(str(seconds))
 
 
 def _number(text: str | None) -> float | None:

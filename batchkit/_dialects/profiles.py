@@ -11,13 +11,20 @@ from urllib.parse import urlsplit
 
 from batchkit.records import Endpoint
 
+DialectName = Literal["openai", "responses", "anthropic", "gemini", "ollama"]
+Rung = Literal["schema", "tool", "json", "text"]
+
 __all__ = [
     "PROFILES",
     "Profile",
     "Traits",
+    "check_model",
     "check_settings",
     "default_concurrency",
+    "dialect_name",
     "is_local",
+    "is_own",
+    "ladder",
     "traits_of",
     "wants_thinking",
 ]
@@ -36,13 +43,17 @@ class Traits:
     effort: str | None = None
     """The effort that switches reasoning off or down; ``None`` sends none."""
     thinking: Mapping[str, Any] | None = None
-    """The value of Anthropic's ``thinking`` that does so; ``None`` sends none."""
+    """Anthropic's ``thinking`` or Gemini's ``thinkingConfig`` that does so; ``None`` sends none."""
     thinks: bool = False
     """Whether the model still thinks then, and needs room for it under the output cap."""
     takes_effort: bool = True
     """Whether the user can ask for an effort at all."""
     structured: bool = True
     """Whether a schema can be asked for directly, not only as a tool's input."""
+    forced_tool: bool = True
+    """Whether the model lets itself be made to answer through a tool."""
+    dialect: DialectName | None = None
+    """The only wire format that has the model, where that is not its vendor's usual one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +61,11 @@ class Profile:
     """A vendor: how to reach it, and what the encoders must know of it."""
 
     vendor: str
-    dialect: Literal["openai", "anthropic"]
+    dialect: DialectName
     base_url: str | None
     """``None`` where the user must give one."""
+    version: str = "v1"
+    """What the vendor's own address has between host and method, and users leave out."""
     key_env: tuple[str, ...] = ()
     """Variables that may hold the key; the first that is set wins."""
     key_required: bool = True
@@ -60,8 +73,18 @@ class Profile:
     max_concurrency_local: int = 16
     """The same for a server on this machine."""
     output_cap_field: str = "max_tokens"
-    takes_reasoning: bool = True
-    """Whether the wire format has a common way to ask for reasoning or none."""
+    rungs: tuple[Rung, ...] = ("schema", "tool", "json", "text")
+    """How the form of an answer can be asked for here, the most certain way first."""
+    reasoning: Literal["effort", "switch", "no"] = "effort"
+    """Whether the user can ask for an effort, only for reasoning or none, or not in any common way."""
+    effort_field: str = "reasoning_effort"
+    """Where the effort stands in the body, as a path."""
+    thinking_on: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What switches reasoning on, where it is a switch."""
+    thinking_off: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What switches it off; sent unless the user asks for reasoning."""
+    required: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Fields that every request has here."""
     models: Mapping[str, Traits] = field(default_factory=dict, repr=False)
     """By name, with any dated or named variant of it; ``*`` at the end stands for anything."""
     unknown: Traits = Traits()
@@ -75,6 +98,7 @@ _CLASSIC = Traits(takes_effort=False)
 _O_SERIES = Traits(sampling="never", effort="low", thinks=True)
 _SWITCHABLE = Traits(sampling="unless_thinking", effort="none")
 _MEDIUM_ONLY = Traits(sampling="never", effort="medium", thinks=True)
+_PRO = Traits(sampling="never", effort="medium", thinks=True, dialect="responses")
 
 _OPENAI_MODELS: Mapping[str, Traits] = {
     "gpt-3.5-turbo": _CLASSIC,
@@ -83,20 +107,20 @@ _OPENAI_MODELS: Mapping[str, Traits] = {
     "gpt-4.1": _CLASSIC,
     "gpt-5-chat": _CLASSIC,
     "gpt-5": Traits(sampling="never", effort="minimal", thinks=True),
-    "gpt-5-pro": Traits(sampling="never", effort="high", thinks=True),
+    "gpt-5-pro": Traits(sampling="never", effort="high", thinks=True, dialect="responses"),
     "gpt-5.1": _SWITCHABLE,
     "gpt-5.1-chat": _MEDIUM_ONLY,
     "gpt-5.2": _SWITCHABLE,
     "gpt-5.2-chat": _MEDIUM_ONLY,
-    "gpt-5.2-pro": _MEDIUM_ONLY,
+    "gpt-5.2-pro": _PRO,
     "gpt-5.3": _SWITCHABLE,
     "gpt-5.3-chat": _MEDIUM_ONLY,
     "gpt-5.4": _SWITCHABLE,
     "gpt-5.4-chat": _MEDIUM_ONLY,
-    "gpt-5.4-pro": _MEDIUM_ONLY,
+    "gpt-5.4-pro": _PRO,
     "gpt-5.5": _SWITCHABLE,
     "gpt-5.5-chat": _MEDIUM_ONLY,
-    "gpt-5.5-pro": _MEDIUM_ONLY,
+    "gpt-5.5-pro": _PRO,
     "gpt-5.6": _SWITCHABLE,
     "gpt-6-sol": _SWITCHABLE,
     "gpt-6-luna": _SWITCHABLE,
@@ -113,7 +137,7 @@ _CLAUDE_4_5 = Traits(takes_effort=False)
 _CLAUDE_4_6 = Traits(sampling="unless_thinking")
 _CLAUDE_4_7 = Traits(sampling="never")
 _CLAUDE_5 = Traits(sampling="never", thinking={"type": "disabled"})
-_CLAUDE_ALWAYS_THINKING = Traits(sampling="never", effort="low", thinks=True)
+_CLAUDE_ALWAYS_THINKING = Traits(sampling="never", effort="low", thinks=True, forced_tool=False)
 
 _ANTHROPIC_MODELS: Mapping[str, Traits] = {
     "claude-instant*": _CLAUDE_TOOL_ONLY,
@@ -133,12 +157,34 @@ _ANTHROPIC_MODELS: Mapping[str, Traits] = {
     "claude-sonnet-4-5": _CLAUDE_4_5,
     "claude-sonnet-4-6": _CLAUDE_4_6,
     "claude-sonnet-5": _CLAUDE_5,
-    "claude-sonnet-5-5": Traits(sampling="never", thinking={"type": "between_tools"}),
+    "claude-sonnet-5-5": Traits(sampling="never", thinking={"type": "between_tools"}, forced_tool=False),
     "claude-haiku-4-5": _CLAUDE_4_5,
     "claude-haiku-5-5": _CLAUDE_5,
     "claude-fable-5*": _CLAUDE_ALWAYS_THINKING,
     "claude-mythos-5*": _CLAUDE_ALWAYS_THINKING,
 }
+
+_GEMINI_OLD = Traits(takes_effort=False)
+_GEMINI_MINIMAL = Traits(thinking={"thinkingLevel": "MINIMAL"}, thinks=True)
+_GEMINI_LOW = Traits(thinking={"thinkingLevel": "LOW"}, thinks=True)
+
+_GEMINI_MODELS: Mapping[str, Traits] = {
+    "gemini-1*": _GEMINI_OLD,
+    "gemini-2.0*": _GEMINI_OLD,
+    "gemini-2.5-flash": Traits(thinking={"thinkingBudget": 0}),
+    "gemini-2.5-pro": Traits(thinking={"thinkingBudget": 128}, thinks=True),
+    "gemini-3*": _GEMINI_MINIMAL,
+    "gemini-3-pro": _GEMINI_LOW,
+    "gemini-3.1-pro": _GEMINI_LOW,
+    "gemini-3.7-flash": _GEMINI_LOW,
+    "gemini-3.8-flash": _GEMINI_LOW,
+    "gemini-4*": _GEMINI_LOW,
+}
+
+_GPT_OSS = Traits(effort="low", thinks=True)
+_GROQ_MODELS: Mapping[str, Traits] = {"gpt-oss*": _GPT_OSS, "qwen3*": Traits(effort="none")}
+_TEMPLATE_ON = {"chat_template_kwargs": {"enable_thinking": True}}
+_TEMPLATE_OFF = {"chat_template_kwargs": {"enable_thinking": False}}
 
 # A new model of these vendors most likely thinks unless told otherwise, in words not known yet.
 _NEWCOMER = Traits(thinks=True)
@@ -161,9 +207,155 @@ PROFILES: Mapping[str, Profile] = {
             dialect="anthropic",
             base_url="https://api.anthropic.com",
             key_env=("ANTHROPIC_API_KEY",),
+            rungs=("schema", "tool", "text"),
             models=_ANTHROPIC_MODELS,
             unknown=_NEWCOMER,
             unknown_off=Traits(thinking={"type": "disabled"}),
+        ),
+        Profile(
+            vendor="gemini",
+            dialect="gemini",
+            base_url="https://generativelanguage.googleapis.com",
+            version="v1beta",
+            key_env=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+            rungs=("schema", "json", "text"),
+            models=_GEMINI_MODELS,
+            unknown=_NEWCOMER,
+            unknown_off=_GEMINI_LOW,
+        ),
+        Profile(
+            vendor="ollama",
+            dialect="ollama",
+            base_url="http://localhost:11434",
+            version="",
+            key_env=("OLLAMA_API_KEY",),
+            key_required=False,
+            max_concurrency=4,
+            max_concurrency_local=1,
+            rungs=("schema", "json", "text"),
+            models={"gpt-oss*": _GPT_OSS},
+        ),
+        Profile(
+            # Its models are deployments: their names say nothing about what they are.
+            vendor="azure",
+            dialect="openai",
+            base_url=None,
+            version="openai/v1",
+            key_env=("AZURE_OPENAI_API_KEY", "AZURE_API_KEY"),
+            output_cap_field="max_completion_tokens",
+            unknown=_NEWCOMER,
+            unknown_off=Traits(effort="none"),
+        ),
+        Profile(
+            vendor="groq",
+            dialect="openai",
+            base_url="https://api.groq.com/openai/v1",
+            version="openai/v1",
+            key_env=("GROQ_API_KEY",),
+            output_cap_field="max_completion_tokens",
+            models=_GROQ_MODELS,
+        ),
+        Profile(
+            vendor="mistral",
+            dialect="openai",
+            base_url="https://api.mistral.ai/v1",
+            key_env=("MISTRAL_API_KEY",),
+            models={"magistral": Traits(thinks=True, takes_effort=False)},
+        ),
+        Profile(
+            vendor="deepseek",
+            dialect="openai",
+            base_url="https://api.deepseek.com",
+            version="",
+            key_env=("DEEPSEEK_API_KEY",),
+            # A schema as response_format is a 400; in JSON mode the reply may be empty.
+            rungs=("tool", "json", "text"),
+            reasoning="switch",
+            thinking_on={"thinking": {"type": "enabled"}},
+            thinking_off={"thinking": {"type": "disabled"}},
+        ),
+        Profile(
+            vendor="openrouter",
+            dialect="openai",
+            base_url="https://openrouter.ai/api/v1",
+            version="api/v1",
+            key_env=("OPENROUTER_API_KEY",),
+            effort_field="reasoning.effort",
+            # Without this it may pick an upstream that drops the schema in silence.
+            required={"provider": {"require_parameters": True}},
+            unknown=_NEWCOMER,
+            unknown_off=Traits(effort="none"),
+        ),
+        Profile(
+            vendor="together",
+            dialect="openai",
+            base_url="https://api.together.ai/v1",
+            key_env=("TOGETHER_API_KEY",),
+            models={"gpt-oss*": _GPT_OSS},
+            unknown=_NEWCOMER,
+            unknown_off=_NEWCOMER,
+        ),
+        Profile(
+            vendor="qwen",
+            dialect="openai",
+            base_url="https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+            version="compatible-mode/v1",
+            key_env=("DASHSCOPE_API_KEY", "ALIBABA_API_KEY"),
+            rungs=("schema", "json", "text"),
+            reasoning="switch",
+            thinking_on={"enable_thinking": True},
+            thinking_off={"enable_thinking": False},
+            models={"qwen3.8-max": Traits()},
+            unknown=Traits(structured=False),
+            unknown_off=Traits(structured=False),
+        ),
+        Profile(
+            vendor="vllm",
+            dialect="openai",
+            base_url="http://localhost:8000/v1",
+            key_env=("VLLM_API_KEY",),
+            key_required=False,
+            reasoning="switch",
+            thinking_on=_TEMPLATE_ON,
+            thinking_off=_TEMPLATE_OFF,
+        ),
+        Profile(
+            vendor="llama.cpp",
+            dialect="openai",
+            base_url="http://localhost:8080/v1",
+            key_required=False,
+            max_concurrency=4,
+            max_concurrency_local=4,
+            # Tools need a server flag; a schema works for every model.
+            rungs=("schema", "json", "text"),
+            reasoning="switch",
+            thinking_on=_TEMPLATE_ON,
+            thinking_off=_TEMPLATE_OFF,
+        ),
+        Profile(
+            vendor="lm-studio",
+            dialect="openai",
+            base_url="http://localhost:1234/v1",
+            key_env=("LM_STUDIO_API_KEY",),
+            key_required=False,
+            max_concurrency=4,
+            max_concurrency_local=4,
+            rungs=("schema", "text"),
+            reasoning="no",
+        ),
+        Profile(
+            # Its own API is better: only there a long row is refused and not cut in silence.
+            vendor="ollama-v1",
+            dialect="openai",
+            base_url="http://localhost:11434/v1",
+            key_env=("OLLAMA_API_KEY",),
+            key_required=False,
+            max_concurrency=4,
+            max_concurrency_local=1,
+            rungs=("schema", "json", "text"),
+            models={"gpt-oss*": _GPT_OSS},
+            unknown=Traits(effort="none"),
+            unknown_off=Traits(effort="none"),
         ),
         Profile(
             vendor="openai-compatible",
@@ -171,7 +363,7 @@ PROFILES: Mapping[str, Profile] = {
             base_url=None,
             key_required=False,
             max_concurrency_local=4,
-            takes_reasoning=False,
+            reasoning="no",
         ),
     )
 }
@@ -209,6 +401,52 @@ def wants_thinking(endpoint: Endpoint) -> bool:
     return endpoint.reasoning not in (None, "off", "none")
 
 
+def ladder(endpoint: Endpoint) -> tuple[Rung, ...]:
+    """Return the ways to ask for the form of an answer that are worth trying, the most certain first.
+
+    Examples
+    --------
+    >>> ladder(Endpoint("deepseek", "deepseek-v4-flash", "https://api.deepseek.com"))
+    ('tool', 'json', 'text')
+    """
+    profile, traits = PROFILES[endpoint.vendor], traits_of(endpoint)
+    # Most vendors refuse to force a tool on a model that is to think first.
+    no_tool = wants_thinking(endpoint) or not traits.forced_tool
+    return tuple(
+        rung
+        for rung in profile.rungs
+        if not (rung == "schema" and not traits.structured) and not (rung == "tool" and no_tool)
+    )
+
+
+def dialect_name(endpoint: Endpoint) -> DialectName:
+    """Return the wire format to speak with a model unless the user names another.
+
+    Examples
+    --------
+    >>> dialect_name(Endpoint("openai", "gpt-5.4-pro", "https://api.openai.com/v1"))
+    'responses'
+    """
+    return traits_of(endpoint).dialect or PROFILES[endpoint.vendor].dialect
+
+
+def check_model(model: str) -> str | None:
+    """Say why ``model`` cannot stand in a URL, or return None.
+
+    Examples
+    --------
+    >>> check_model("gemini-3.5-flash-lite")
+    >>> check_model("google/gemini-3.5-flash")
+    "'google/gemini-3.5-flash' is no model name here: it goes into the URL and may hold no '/'. Leave the prefix out."
+    """
+    name = model.removeprefix("models/")
+    if name in ("", ".", ".."):
+        return f"{model!r} is no model name. Leave no part of it out, for example 'gemini-3.5-flash-lite'."
+    if "/" in name:
+        return f"{model!r} is no model name here: it goes into the URL and may hold no '/'. Leave the prefix out."
+    return None
+
+
 def check_settings(endpoint: Endpoint) -> str | None:
     """Say which setting of ``endpoint`` its model is known to refuse, or return None.
 
@@ -223,10 +461,17 @@ def check_settings(endpoint: Endpoint) -> str | None:
     profile = PROFILES[endpoint.vendor]
     traits = traits_of(endpoint)
     asked, model = endpoint.reasoning, endpoint.model
-    if asked is not None and not profile.takes_reasoning:
+    if profile.dialect == "gemini" and (problem := check_model(model)) is not None:
+        return problem
+    if asked is not None and profile.reasoning == "no":
         return (
             f"reasoning={asked!r}: servers of {profile.vendor!r} have no common way to set it. "
             "Give the server's own field in extra_body=, such as {'reasoning_effort': 'none'}."
+        )
+    if profile.reasoning == "switch" and asked not in (None, "off", "none", "on"):
+        return (
+            f"reasoning={asked!r}: {profile.vendor!r} knows no efforts. Give 'on' or 'off', "
+            "or the vendor's own field in extra_body=."
         )
     if wants_thinking(endpoint) and not traits.takes_effort:
         return (
@@ -248,6 +493,16 @@ def check_settings(endpoint: Endpoint) -> str | None:
 def default_concurrency(profile: Profile, base_url: str) -> int:
     """Return how many requests at once a vendor is asked to bear unless the user says."""
     return profile.max_concurrency_local if is_local(base_url) else profile.max_concurrency
+
+
+def is_own(endpoint: Endpoint) -> bool:
+    """Say whether the endpoint is its vendor's own address, and not a gateway's that speaks the same."""
+    own = PROFILES[endpoint.vendor].base_url
+    return own is None or _domain(own) == _domain(endpoint.base_url)
+
+
+def _domain(url: str) -> list[str]:
+    return (urlsplit(url.strip()).hostname or "").split(".")[-2:]
 
 
 def is_local(base_url: str) -> bool:

@@ -71,8 +71,7 @@ def wait(
     With ``home``, the caller's own loop, that loop runs meanwhile.
     """
     if home is not None:
-        home.run_until_complete(_ticking(future, on_tick))
-        return future.result()
+        return _wait_at_home(future, on_tick, home)
     while True:
         try:
             return future.result(timeout=_TICK)
@@ -118,14 +117,22 @@ def home_loop(needed: bool) -> Iterator[asyncio.AbstractEventLoop | None]:
     yield running
 
 
-async def _ticking(future: concurrent.futures.Future[Any], on_tick: Callable[[], None]) -> None:
-    # A plain wrap_future would not wake the loop for an interrupt.
+def _wait_at_home(
+    future: concurrent.futures.Future[T], on_tick: Callable[[], None], home: asyncio.AbstractEventLoop
+) -> T:
     looked = time.monotonic()
     while not future.done():
-        await asyncio.sleep(0.01)
+        # Short turns, since not every system wakes a loop for an interrupt; and no coroutine, which one would tear.
+        turn = home.create_future()
+        timer = home.call_later(0.01, turn.set_result, None)
+        try:
+            home.run_until_complete(turn)
+        finally:
+            timer.cancel()
         if time.monotonic() - looked >= _TICK:
             looked = time.monotonic()
             on_tick()
+    return future.result()
 
 
 # ---- the end ------------------------------------------------------------------------------------

@@ -182,12 +182,17 @@ class FunctionCaller:
             if task is None or task.cancelling():
                 raise
             raise _tamed(error) from error  # the function's own doing: nobody cancelled this row
-        except (KeyboardInterrupt, SystemExit) as error:
+        except (Exception, GeneratorExit):
+            raise
+        except BaseException as error:
             raise _tamed(error) from error
 
     async def _at_home(self, argument: Any) -> Any:
-        result = self._answer(argument)
-        return await result if inspect.isawaitable(result) else result
+        try:
+            result = self._answer(argument)
+            return await result if inspect.isawaitable(result) else result
+        except SystemExit as error:
+            raise _tamed(error) from error
 
     def _answer(self, argument: Any) -> Any:
         result = self._function(argument)
@@ -244,7 +249,7 @@ async def _in_thread(function: Callable[..., Any], *args: Any) -> Any:
 
     def run() -> None:
         try:
-            outcome = (context.run(function, *args), None)
+            outcome: tuple[Any, BaseException | None] = (context.run(function, *args), None)
         except BaseException as error:  # noqa: BLE001
             outcome = (None, error)
         with contextlib.suppress(RuntimeError):  # the loop is gone: nobody waits any more

@@ -436,6 +436,10 @@ class Execution:
             if verdict.pause_lane:
                 lane.gate.pause(now + verdict.pause_lane)
                 self._ledger.tell(Paused(lane.index, now + verdict.pause_lane))
+                line = self._line_of(ticket)
+                if any(other is not lane and other.stopped is None for other in line.lanes):
+                    self._ask_again(line, ticket)  # another of its set need not wait
+                    return
             self._ask_later(lane, ticket, now + verdict.wait)
             return
         if verdict.failure.scope is Scope.PROVIDER:

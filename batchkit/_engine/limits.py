@@ -7,6 +7,7 @@ uses it. Nobody waits inside a gate: it says how long to wait, so a waiting row 
 from __future__ import annotations
 
 import math
+import os
 from collections import deque
 from collections.abc import Callable, Hashable
 
@@ -19,7 +20,10 @@ __all__ = ["Gate", "gate_of"]
 class Gate:
     """One budget. Of several limits on it, the strictest holds."""
 
-    __slots__ = ("_members", "_queue", "_requests", "_slots", "_tokens", "in_flight", "paused_until")
+    __slots__ = (
+        "_counts_requests", "_counts_tokens", "_members", "_queue", "_requests", "_slots", "_tokens",
+        "in_flight", "paused_until",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.in_flight = 0
@@ -29,6 +33,8 @@ class Gate:
         self._slots = 1
         self._requests: Quota | None = None
         self._tokens: Quota | None = None
+        self._counts_requests = self._counts_tokens = False
+        """Whether anyone who uses it now has such a limit; a log is kept on for those who come back."""
 
     def __repr__(self) -> str:
         return f"<Gate {self.in_flight} of {self._slots} in flight, {self._requests}, {self._tokens}>"
@@ -56,9 +62,9 @@ class Gate:
                 self._queue.append(wake)
             return math.inf
         wait = max(0.0, self.paused_until - now)
-        if self._requests is not None:
+        if self._requests is not None and self._counts_requests:
             wait = max(wait, self._requests.wait(now))
-        if self._tokens is not None:
+        if self._tokens is not None and self._counts_tokens:
             wait = max(wait, self._tokens.wait(now, tokens))
         if wait > 0:
             return wait
@@ -99,21 +105,26 @@ class Gate:
 
     def _tighten(self) -> None:
         self._slots = min(limits.max_concurrency for limits in self._members)
-        self._requests = _quota(self._requests, [limits.rpm for limits in self._members])
-        self._tokens = _quota(self._tokens, [limits.tpm for limits in self._members])
+        rpm = [limits.rpm for limits in self._members if limits.rpm is not None]
+        tpm = [limits.tpm for limits in self._members if limits.tpm is not None]
+        self._counts_requests, self._counts_tokens = bool(rpm), bool(tpm)
+        self._requests = _quota(self._requests, rpm)
+        self._tokens = _quota(self._tokens, tpm)
 
 
-def _quota(current: Quota | None, limits: list[float | None]) -> Quota | None:
-    given = [limit for limit in limits if limit is not None]
-    if not given:
-        return None
+def _quota(current: Quota | None, limits: list[float]) -> Quota | None:
+    if not limits:
+        return current
     if current is None:
-        return Quota(min(given))
-    current.change(min(given))
+        return Quota(min(limits))
+    current.change(min(limits))
     return current
 
 
 _GATES: dict[Hashable, Gate] = {}
+if hasattr(os, "register_at_fork"):
+    # What is in flight in the parent never comes back to the child.
+    os.register_at_fork(after_in_child=_GATES.clear)
 
 
 def gate_of(budget: Hashable) -> Gate:

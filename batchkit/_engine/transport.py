@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -60,7 +61,10 @@ class Channel:
         try:
             # aiohttp warns of large bodies given as bytes, which it writes at one go.
             data = body if len(body) < _LARGE else io.BytesIO(body)
-            async with session.client.post(url, data=data, headers=self._headers, timeout=limit) as response:
+            # No redirects: they would carry the key to wherever they point.
+            async with session.client.post(
+                url, data=data, headers=self._headers, timeout=limit, allow_redirects=False
+            ) as response:
                 return HttpAnswer(response.status, response.headers, await response.read())
         except TimeoutError:
             return Failure("timeout", f"no answer within {timeout:g} s", Scope.TRANSIENT)
@@ -120,6 +124,19 @@ def _expire(budget: Hashable) -> None:
 
 
 _closing: set[asyncio.Task[None]] = set()
+_parents: list[object] = []
+
+
+def _forget_after_fork() -> None:
+    """The parent's connections are not ours: they are neither used nor closed, for closing reaches into its loop."""
+    for session in _sessions.values():
+        _parents.append(session.client.connector)
+        session.client.detach()
+    _sessions.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_after_fork)
 
 
 async def _close_all() -> None:

@@ -212,7 +212,9 @@ def _panel(members: Sequence[Node], outcomes: Mapping[int, Outcome]) -> Ask | Do
 
 
 def _answer(step: Done) -> Answer | None:
-    return None if step.outcome is None else step.outcome.answer
+    """The answer a step brought; a panel's tie is none, so that those behind it are asked."""
+    answer = None if step.outcome is None else step.outcome.answer
+    return None if answer is None or answer.value is None else answer
 
 
 def _identity(value: Any) -> tuple[type, Any]:

@@ -26,6 +26,8 @@ class Asked:
     cap: int | None = None
     """Output tokens allowed."""
     input_tokens: int = 0
+    streams: bool = False
+    """Whether the reply is to come as a stream of JSON lines."""
 
     @property
     def labels(self) -> tuple[Any, ...]:

@@ -1,0 +1,712 @@
+"""A run in virtual time: every unit ends, limits and deadlines are exact, and stop means stop."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from virtual import AUTH, BAD, LIMITED, SERVER, Script, completion, execute, lane, plan_of, run, start, times
+
+from batchkit._engine.ledger import ANSWERED, FAILED, PENDING
+from batchkit._engine.limits import gate_of
+from batchkit._logic.itinerary import Cascade, Fallback, Panel, Seat, seats_of
+from batchkit.records import ERROR_KINDS, Failure, Finish, Scope
+
+A, B = Seat(frozenset({0})), Seat(frozenset({1}))
+BOTH = Seat(frozenset({0, 1}))
+OVERLOADED = Failure("server", "HTTP 529", Scope.TRANSIENT, 529, overloaded=True)
+UNREACHED = Failure("connection", "not reachable", Scope.TRANSIENT, unreached=True)
+INVALID_REQUEST = Failure("config", "HTTP 400", Scope.ROW, 400, refusable=True)
+REFUSED = Failure("refused", "no", Scope.ROW, 200)
+
+
+def texts(count):
+    return [f"t{number}" for number in range(count)]
+
+
+def always(line, seconds=0.0):
+    return lambda question, asked: (seconds, line)
+
+
+def in_turn(*lines, seconds=0.0):
+    """The lines one after the other for each row, then its own text."""
+
+    def says(question, asked):
+        return seconds, lines[asked] if asked < len(lines) else completion(question.row)
+
+    return says
+
+
+def kinds(ledger):
+    return [ERROR_KINDS[code] if code >= 0 else None for code in ledger.kind]
+
+
+# ---- nothing lost, nothing mixed up ------------------------------------------------------------
+
+_NODES = [
+    A,
+    B,
+    BOTH,
+    Fallback((A, B)),
+    Fallback((A, BOTH)),
+    Cascade((A, B), (0.8,)),
+    Panel((A, B, BOTH)),
+    Cascade((Panel((A, B)), BOTH), (0.8,)),
+    Fallback((Cascade((A, A), (0.9,)), B)),
+]
+
+
+def chaos(seed):
+    """Delays and faults that look random and depend on the row and the attempt only."""
+
+    def says(question, asked):
+        rng = Random(f"{seed} {question.row} {asked}")
+        faults = [
+            SERVER, LIMITED, replace(LIMITED, retry_after=3.0), OVERLOADED, UNREACHED, INVALID_REQUEST, REFUSED,
+            AUTH, RuntimeError("a crash"), completion(BAD), completion(RuntimeError("a crash in the check")),
+            completion(question.row, finish=Finish.TRUNCATED), completion(question.row, finish=Finish.REFUSED),
+            completion(question.row, finish=Finish.FILTERED),
+        ]  # fmt: skip
+        weights = [4, 4, 2, 2, 1, 1, 2, 0.1, 1, 4, 1, 3, 1, 1]
+        line = rng.choices(faults, weights)[0] if rng.random() < 0.4 else completion(question.row)
+        return rng.choice([0.0, 0.1, 1.0, 7.0, 70.0]), line
+
+    return says
+
+
+@settings(max_examples=150)
+@given(
+    seed=st.integers(0, 10**9),
+    codes=st.lists(st.integers(0, len(_NODES) - 1), max_size=25),
+    slots=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    batches=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    confidence=st.sampled_from([None, 0.5, 0.95]),
+    one_budget=st.booleans(),
+    rpm=st.sampled_from([None, 30.0, 600.0]),
+)
+def test_every_unit_ends_with_its_own_answer_or_a_kind(seed, codes, slots, batches, confidence, one_budget, rpm):
+    """Whatever the delays, faults, batches and itineraries, each unit has the answer to its own text or a kind."""
+    scripts = [Script(chaos(f"{seed} {which}"), batch=batch) for which, batch in enumerate(batches)]
+    shared = (object(),) if one_budget else None
+    lanes = [
+        lane(script, name=name, budget=shared, max_concurrency=count, max_retries=2, deadline=90.0, rpm=rpm)
+        for script, name, count in zip(scripts, "ab", slots, strict=True)
+    ]
+    words = texts(len(codes))
+    ledger = execute(plan_of(words, lanes, *_NODES, codes=codes, confidence=confidence), jitter=0.7)
+    for unit, word in enumerate(words):
+        if ledger.state[unit] == ANSWERED:
+            assert (ledger.values[unit], ledger.kind[unit]) == (word, -1)
+        else:
+            assert ledger.state[unit] == FAILED
+            assert ledger.values[unit] is None
+            assert ERROR_KINDS[ledger.kind[unit]]
+            assert ledger.messages[unit]
+    for script, count in zip(scripts, slots, strict=True):
+        assert script.peak <= (min(slots) if one_budget else count)
+    snapshot = ledger.snapshot()
+    assert (snapshot.done, snapshot.finished) == (len(words), "done")
+    assert [part.in_flight for part in snapshot.lanes] == [0, 0]
+    assert len(ledger.attempts) == sum(len(request.rows) for script in scripts for request in script.requests)
+
+
+@given(delays=st.lists(st.floats(0, 50), min_size=1, max_size=40), slots=st.integers(1, 8))
+def test_the_order_of_arrival_changes_no_answer(delays, slots):
+    """Units that finish in any order still hold the answers to their own texts."""
+    words = texts(len(delays))
+    script = Script(lambda question, asked: (delays[int(question.row[1:])], completion(question.row)))
+    assert execute(plan_of(words, [lane(script, max_concurrency=slots)])).values == words
+    assert script.peak == min(slots, len(words))
+
+
+def test_a_pull_is_a_greedy_schedule():
+    """Slots take the next unit the moment they are free, so the end is that of greedy list scheduling."""
+    script = Script(lambda question, asked: (float(question.row), completion(question.row)))
+    ledger = execute(plan_of(["5", "1", "1", "2", "2", "3"], [lane(script, max_concurrency=2)]))
+    assert times(script) == [0, 0, 1, 2, 4, 5]
+    assert ledger.ended - ledger.began == 8
+
+
+def test_a_run_without_units_is_done():
+    """A plan of nothing ends at once and asks nobody."""
+    script = Script()
+    assert execute(plan_of([], [lane(script)])).snapshot().finished == "done"
+    assert script.state == "new"
+
+
+def test_long_itineraries_of_one_lane_do_not_recurse():
+    """Thousands of units that end before they are sent do not pile up on the stack."""
+    both = Fallback((A, BOTH))
+    lanes = [lane(Script(), name=name, tpm=10.0) for name in "ab"]
+    ledger = execute(plan_of(texts(3000), lanes, both))
+    assert Counter(kinds(ledger)) == {"too_large": 3000}
+
+
+# ---- again, and when ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("retries", "when"), [(0, [0]), (1, [0, 1]), (3, [0, 1, 3, 7])])
+def test_transient_failures_are_retried_so_often(retries, when):
+    """A transient failure is asked again up to max_retries times with growing waits, then it is final."""
+    script = Script(always(SERVER))
+    ledger = execute(plan_of(["t"], [lane(script, max_retries=retries)]))
+    assert times(script) == when
+    assert kinds(ledger) == ["server"]
+    assert ledger.messages[0] == "HTTP 500"
+
+
+@pytest.mark.parametrize("failure", [LIMITED, OVERLOADED])
+def test_limits_and_overload_are_bounded_by_the_deadline_alone(failure):
+    """Rate limits and overload use up no retry, and end before the deadline has passed."""
+    script = Script(always(failure))
+    ledger = execute(plan_of(["t"], [lane(script, max_retries=0, deadline=40.0)]))
+    assert times(script) == [0, 1, 3, 7, 15, 31]
+    assert kinds(ledger) == [failure.kind]
+    assert ledger.ended <= 40.0
+
+
+def test_a_row_that_waits_holds_no_slot():
+    """While one row waits to be asked again, its only slot serves the others."""
+    script = Script(lambda question, asked: (1.0, SERVER if question.row == "t0" and not asked else completion("x")))
+    execute(plan_of(texts(3), [lane(script, max_concurrency=1)]))
+    assert [request.rows[0] for request in script.requests] == ["t0", "t1", "t0", "t2"]
+    assert times(script) == [0, 1, 2, 3]
+
+
+def test_retry_after_pauses_the_lane():
+    """After a rate limit with Retry-After nobody asks this provider until then, and others go on."""
+    hint = replace(LIMITED, retry_after=10.0)
+    slow = Script(lambda question, asked: (1.0, hint if question.row == "t0" and not asked else completion("x")))
+    other = Script()
+    lanes = [lane(slow, name="a", max_concurrency=1), lane(other, name="b", max_concurrency=1)]
+    execute(plan_of(texts(6), lanes, A, B, codes=[0, 0, 0, 1, 1, 1]), jitter=0.5)
+    assert times(slow) == [0, 11, 12, 13]
+    assert times(slow, "t0") == [0, 13]
+    assert times(other) == [0, 1, 2]
+
+
+def test_retry_after_beyond_the_deadline_stops_the_provider():
+    """A rate limit that asks for more than the deadline ends the provider for this run, kind rate_limited."""
+    script = Script(always(replace(LIMITED, retry_after=1000.0)))
+    ledger = execute(plan_of(texts(9), [lane(script, max_concurrency=2)]))
+    assert len(script.requests) == 2
+    assert set(kinds(ledger)) == {"rate_limited"}
+    assert ledger.snapshot().lanes[0].stopped.kind == "rate_limited"
+
+
+def test_the_last_attempt_is_cut_at_the_deadline():
+    """An attempt may take timeout seconds, but none goes on beyond the row's deadline."""
+    script = Script(always(completion("x"), seconds=1000.0))
+    ledger = execute(plan_of(["t"], [lane(script, timeout=60.0, deadline=100.0)]))
+    assert [request.timeout for request in script.requests] == [60.0, pytest.approx(39.0)]
+    assert kinds(ledger) == ["timeout"]
+    assert ledger.ended == pytest.approx(100.0)
+
+
+def test_queueing_does_not_count_for_the_deadline():
+    """A unit's time runs from its first attempt, however long it queued behind others."""
+    script = Script(always(completion("x"), seconds=9.0))
+    ledger = execute(plan_of(texts(20), [lane(script, max_concurrency=1, deadline=10.0)]))
+    assert kinds(ledger) == [None] * 20
+
+
+def test_a_row_that_waits_for_a_paused_lane_ends_at_its_deadline():
+    """A row to be asked again does not outlive its deadline because others' hints pause the lane."""
+    hint = replace(LIMITED, retry_after=9.0)
+
+    def says(question, asked):
+        return (1.0, SERVER) if question.row == "t0" else (float(question.row[1:]) * 4, hint)
+
+    lanes = [lane(Script(says), max_concurrency=3, deadline=11.0)]
+    ledger = execute(plan_of(texts(3), lanes), jitter=1.0)
+    assert kinds(ledger)[0] == "server"
+    ended = [end for unit, end in zip(ledger.attempts.unit, ledger.attempts.ended, strict=True) if unit == 0]
+    assert ended[-1] <= 11.0
+    assert ledger.ended <= 8 + 11.0
+
+
+def test_a_deadline_passes_while_a_row_waits_to_be_asked_once_more():
+    """A row whose time is up while it waits for the gate is sent no more, and says so."""
+    script = Script(in_turn(completion(BAD)))
+    ledger = execute(plan_of(["t"], [lane(script, rpm=1.0, deadline=30.0)]))
+    assert len(script.requests) == 1
+    assert kinds(ledger) == ["timeout"]
+    assert "deadline=30" in ledger.messages[0]
+    assert ledger.ended == pytest.approx(30.0)
+
+
+# ---- once more, with room or with a complaint --------------------------------------------------
+
+
+def test_a_cut_reply_is_asked_again_once_with_more_room():
+    """A reply cut at its cap is asked again with the same messages and more room, then it is truncated."""
+    script = Script(lambda question, asked: (0.0, completion("tr", finish=Finish.TRUNCATED)))
+    ledger = execute(plan_of(["t"], [lane(script)]))
+    first, second = [request.questions[0] for request in script.requests]
+    assert (first.room, first.turns, first.complaint) == (1, (), None)
+    assert second == replace(first, room=second.room)
+    assert second.room > 1
+    assert kinds(ledger) == ["truncated"]
+
+
+def test_more_room_heals_a_cut_reply():
+    """The second reply, if whole, is the answer."""
+    script = Script(in_turn(completion("tr", finish=Finish.TRUNCATED)))
+    assert execute(plan_of(["t"], [lane(script)])).values == ["t"]
+
+
+def test_an_invalid_answer_is_asked_again_once_with_the_complaint():
+    """A reply that is no answer is complained about once, then it is invalid_answer."""
+    script = Script(always(completion(BAD)))
+    ledger = execute(plan_of(["t"], [lane(script)]))
+    first, second = [request.questions[0] for request in script.requests]
+    assert (first.turns, first.complaint) == ((), None)
+    assert second.complaint == BAD
+    assert [turn.role for turn in second.turns] == ["assistant", "user"]
+    assert BAD in second.turns[-1].text
+    assert kinds(ledger) == ["invalid_answer"]
+
+
+def test_room_and_complaint_do_not_forget_each_other():
+    """A cut reply and a bad one each get their second chance, the later with what the earlier brought."""
+    script = Script(in_turn(completion("tr", finish=Finish.TRUNCATED), completion(BAD), SERVER))
+    assert execute(plan_of(["t"], [lane(script)])).values == ["t"]
+    last = script.requests[-1].questions[0]
+    assert (last.room > 1, last.complaint) == (True, BAD)
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        (completion("no", finish=Finish.REFUSED), "refused"),
+        (completion("no", finish=Finish.FILTERED), "filtered"),
+        (REFUSED, "refused"),
+        (RuntimeError("a crash"), "internal"),
+        (completion(RuntimeError("a crash in the check")), "internal"),
+    ],
+)
+def test_what_concerns_one_row_ends_that_row_only(line, kind):
+    """A refusal, a filter or a crash is asked once, is its row's kind, and the run goes on."""
+    script = Script(lambda question, asked: (0.0, line if question.row == "t1" else completion(question.row)))
+    ledger = execute(plan_of(texts(4), [lane(script, max_concurrency=2)]))
+    assert kinds(ledger) == [None, kind, None, None]
+    assert len(script.requests) == 4
+
+
+def test_a_caller_that_miscounts_harms_its_rows_only():
+    """Fewer results than questions are nobody's answers."""
+
+    class Miscounting(Script):
+        async def carry(self, questions, timeout):
+            results = await super().carry(questions, timeout)
+            return results[1:] if "t0" in self.requests[-1].rows else results
+
+    ledger = execute(plan_of(texts(6), [lane(Miscounting(batch=3), max_concurrency=1)]))
+    assert kinds(ledger) == ["internal"] * 3 + [None] * 3
+
+
+# ---- stopping a provider -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["auth", "config", "quota"])
+@pytest.mark.parametrize("slots", [1, 2, 5])
+def test_a_fault_of_the_provider_stops_it(kind, slots):
+    """A fault that concerns every row is met by as many requests as slots, and then by nobody."""
+    script = Script(always(replace(AUTH, kind=kind), seconds=1.0))
+    other = Script()
+    lanes = [lane(script, name="a", max_concurrency=slots), lane(other, name="b", max_concurrency=1)]
+    ledger = execute(plan_of(texts(40), lanes, A, B, codes=[0, 1] * 20))
+    assert len(script.requests) <= slots
+    assert kinds(ledger) == [kind, None] * 20
+    assert len(other.requests) == 20
+    assert ledger.snapshot().lanes[0].stopped.kind == kind
+    assert "a was stopped" in ledger.messages[38]
+
+
+def test_a_balance_goes_on_without_the_stopped_provider():
+    """Rows that another provider of their set may answer are answered by it, those in flight too."""
+    broken, good = Script(always(AUTH, seconds=1.0)), Script()
+    lanes = [lane(broken, name="a", max_concurrency=3), lane(good, name="b", max_concurrency=1)]
+    words = texts(12)
+    ledger = execute(plan_of(words, lanes, BOTH))
+    assert ledger.values == words
+    assert len(broken.requests) == 3
+    assert set(ledger.lane) == {1}
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 16])
+def test_requests_called_invalid_stop_a_provider_that_never_answered(slots):
+    """Where every request is called invalid, at most max(3, slots) are sent."""
+    script = Script(lambda question, asked: (1.0 + int(question.row[1:]) / 100, INVALID_REQUEST))
+    ledger = execute(plan_of(texts(60), [lane(script, max_concurrency=slots)]))
+    assert len(script.requests) <= max(3, slots)
+    assert set(kinds(ledger)) == {"config"}
+
+
+@pytest.mark.parametrize("slots", [1, 2, 8])
+def test_invalid_requests_are_their_rows_fault_where_others_succeed(slots):
+    """Once one answer came well, any number of invalid requests stop nothing."""
+    script = Script(
+        lambda question, asked: (1.0, completion("x") if int(question.row[1:]) % 10 == 2 else INVALID_REQUEST)
+    )
+    ledger = execute(plan_of(texts(40), [lane(script, max_concurrency=slots)]))
+    assert Counter(kinds(ledger)) == {"config": 36, None: 4}
+
+
+@pytest.mark.parametrize("slots", [1, 4])
+def test_doubt_about_a_provider_never_stalls_it(slots):
+    """Invalid requests among transient failures hold nothing back for good."""
+
+    def says(question, asked):
+        number = int(question.row[1:])
+        return 1.0 + number / 10, INVALID_REQUEST if number in (1, 3) else SERVER if asked < 2 else completion("x")
+
+    ledger = execute(plan_of(texts(12), [lane(Script(says), max_concurrency=slots)]))
+    assert Counter(kinds(ledger)) == {"config": 2, None: 10}
+
+
+def test_a_server_never_reached_stops_fast():
+    """No connection at first contact stops the provider at once."""
+    script = Script(always(UNREACHED))
+    ledger = execute(plan_of(texts(20), [lane(script, max_concurrency=2)]))
+    assert len(script.requests) == 2
+    assert set(kinds(ledger)) == {"connection"}
+
+
+def test_a_server_reached_before_is_tried_again():
+    """No connection after an answer, be it an error, is a moment's trouble."""
+    script = Script(in_turn(SERVER, UNREACHED, UNREACHED))
+    assert execute(plan_of(["t"], [lane(script)])).values == ["t"]
+
+
+def test_a_provider_that_cannot_open_is_stopped():
+    """What goes wrong before the first question is the kind of all its rows; a fallback takes them."""
+
+    class Broken(Script):
+        async def open(self):
+            raise OSError("no model file")
+
+    broken, good = Broken(), Script(opening=5.0)
+    lanes = [lane(broken, name="a"), lane(good, name="b")]
+    ledger = execute(plan_of(texts(4), lanes, A, Fallback((A, B)), codes=[0, 1, 0, 1]))
+    assert kinds(ledger) == ["config", None, "config", None]
+    assert "no model file" in ledger.messages[0]
+    assert times(good) == [5, 5]
+
+
+def test_a_provider_that_opens_slowly_delays_its_own_rows_only():
+    """Another lane's rows are asked at once."""
+    slow, quick = Script(opening=100.0), Script()
+    lanes = [lane(slow, name="a"), lane(quick, name="b")]
+    execute(plan_of(texts(2), lanes, A, B, codes=[0, 1]))
+    assert (times(slow), times(quick)) == ([100], [0])
+
+
+# ---- itineraries -------------------------------------------------------------------------------
+
+
+def test_a_fallback_asks_the_next_where_the_first_failed():
+    """Rows the first could not answer go to the second, nobody else does."""
+    first = Script(lambda question, asked: (1.0, REFUSED if question.row == "t1" else completion("first")))
+    second = Script(always(completion("second")))
+    lanes = [lane(first, name="a"), lane(second, name="b")]
+    ledger = execute(plan_of(texts(3), lanes, Fallback((A, B))))
+    assert ledger.values == ["first", "second", "first"]
+    assert [request.rows for request in second.requests] == [("t1",)]
+    assert list(ledger.lane) == [0, 1, 0]
+
+
+@pytest.mark.parametrize(("confidence", "asked"), [(0.9, 0), (0.8, 0), (0.5, 3), (None, 3)])
+def test_a_cascade_goes_on_below_its_bar(confidence, asked):
+    """A confidence below the bar, or none, asks the next stage, whose answer stands."""
+    first, second = Script(always(completion("first"))), Script(always(completion("second")))
+    lanes = [lane(first, name="a"), lane(second, name="b")]
+    ledger = execute(plan_of(texts(3), lanes, Cascade((A, B), (0.8,)), confidence=confidence))
+    assert len(second.requests) == asked
+    assert set(ledger.values) == {"second" if asked else "first"}
+
+
+def test_a_panel_asks_all_and_counts():
+    """Every member is asked once, and the majority's answer counts."""
+    scripts = [Script(always(completion(word))) for word in ("x", "y", "y")]
+    lanes = [lane(script, name=name) for script, name in zip(scripts, "abc", strict=True)]
+    ledger = execute(plan_of(["t"], lanes, Panel((A, B, Seat(frozenset({2}))))))
+    assert [len(script.requests) for script in scripts] == [1, 1, 1]
+    assert (ledger.values, list(ledger.lane)) == (["y"], [1])
+    assert ledger.confidence[0] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("node", _NODES, ids=str)
+def test_a_dead_route_ends_every_row(node):
+    """Where every provider is stopped each row ends with the kind that stopped it, whatever the route."""
+    scripts = [Script(always(AUTH, seconds=1.0)) for _ in seats_of(BOTH) * 2]
+    lanes = [lane(script, name=name, max_concurrency=2) for script, name in zip(scripts, "ab", strict=True)]
+    ledger = execute(plan_of(texts(30), lanes, node))
+    assert set(kinds(ledger)) == {"auth"}
+    assert all(len(script.requests) <= 3 for script in scripts)
+
+
+# ---- limits ------------------------------------------------------------------------------------
+
+
+def test_a_row_larger_than_tpm_is_too_large():
+    """A row that can never fit is an error of its own and is not sent; the others are."""
+    script = Script()
+    words = ["short", "x" * 4000, "short too"]
+    ledger = execute(plan_of(words, [lane(script, tpm=1000.0)]))
+    assert kinds(ledger) == [None, "too_large", None]
+    assert "tpm=1000" in ledger.messages[1]
+    assert len(script.requests) == 2
+
+
+def test_a_row_too_large_for_one_goes_to_the_other_of_its_set():
+    """In a balance a row is too large only if nobody in it may take it."""
+    small, large = Script(always(completion("small"))), Script(always(completion("large")))
+    lanes = [lane(small, name="a", tpm=1000.0), lane(large, name="b", tpm=100_000.0)]
+    ledger = execute(plan_of(["x" * 4000, "x" * 400_000], lanes, BOTH))
+    assert ledger.values[0] == "large"
+    assert kinds(ledger) == [None, "too_large"]
+    assert small.requests == []
+
+
+@pytest.mark.parametrize(("limit", "most"), [({"rpm": 60.0}, 60), ({"tpm": 201.0 * 70}, 70)])
+def test_a_minute_holds_no_more_than_its_limit(limit, most):
+    """In any half-open 60 seconds no more leaves than the limit, retries included, and not all of it at once."""
+    script = Script(
+        lambda question, asked: (0.25, SERVER if question.row.endswith("7") and not asked else completion("x"))
+    )
+    execute(plan_of(texts(150), [lane(script, max_concurrency=50, **limit)]))
+    at = [request.at for request in script.requests]
+    for first in at:
+        assert sum(first <= other < first + 60 for other in at) <= most
+        assert sum(first <= other < first + 1 - 1e-6 for other in at) <= 2
+    assert at[-1] < 200
+
+
+@pytest.mark.parametrize("first_slots", [2, 6])
+def test_the_stricter_limit_holds_for_a_shared_budget(first_slots):
+    """Two runs on one budget together never exceed the stricter of their limits, and both end."""
+    script = Script()
+    budget = (object(),)
+    plans = [
+        plan_of(texts(count), [lane(script, budget=budget, max_concurrency=slots)])
+        for count, slots in ((10, first_slots), (20, 4))
+    ]
+    pairs = [start(plan) for plan in plans]
+
+    async def both():
+        await asyncio.gather(*(execution.run() for execution, _ in pairs))
+
+    script.close = lambda: None
+    run(both())
+    assert all(ledger.values == list(plan.texts) for (_, ledger), plan in zip(pairs, plans, strict=True))
+    assert gate_of(budget).in_flight == 0
+    joint = [request for request in script.requests if request.at < 5]
+    assert max(Counter(request.at for request in joint).values()) <= min(first_slots, 4)
+    assert script.peak <= 4
+
+
+def test_two_runs_take_turns_at_one_slot():
+    """The slot of a shared budget goes to whoever asked for it first, and so in turn."""
+    order = []
+    budget = (object(),)
+    plans = []
+    for name in "ab":
+
+        def says(question, asked, name=name):
+            order.append(name)
+            return 1.0, completion("x")
+
+        plans.append(plan_of(texts(5), [lane(Script(says), name=name, budget=budget, max_concurrency=1)]))
+
+    async def both():
+        await asyncio.gather(*(start(plan)[0].run() for plan in plans))
+
+    run(both())
+    assert "".join(order) == "aababababb"
+
+
+def test_a_cancelled_run_gives_its_slots_to_the_other():
+    """A run that waits for the slots of another on its budget gets them when that is cancelled."""
+    budget = (object(),)
+    stuck = Script(always(completion("x"), seconds=50.0))
+    first, second = (
+        plan_of(texts(6), [lane(script, budget=budget, max_concurrency=2, timeout=60.0)])
+        for script in (stuck, Script())
+    )
+    (halted, _), (other, ledger) = start(first), start(second)
+
+    async def both():
+        asyncio.get_running_loop().call_at(3.0, halted.halt, "cancelled", 0.0)
+        await asyncio.gather(halted.run(), other.run())
+        return asyncio.get_running_loop().time()
+
+    assert run(both()) == 6.0
+    assert ledger.values == texts(6)
+
+
+# ---- stop means stop ---------------------------------------------------------------------------
+
+
+def test_a_halt_keeps_what_arrives_within_the_grace():
+    """After a halt nothing new starts, arrivals within the grace count, and the rest is given up."""
+    script = Script(lambda question, asked: (float(question.row), completion(question.row)))
+    plan = plan_of(["1", "4", "6.5", "9", "2", "1"], [lane(script, max_concurrency=4)])
+    ledger = execute(plan, at=[(2.5, lambda execution: execution.halt("cancelled", 2.0))])
+    assert ledger.values == ["1", "4", None, None, "2", None]
+    assert list(ledger.state) == [ANSWERED, ANSWERED, PENDING, PENDING, ANSWERED, PENDING]
+    assert max(times(script)) < 2.5
+    assert ledger.ended == 4.5
+    snapshot = ledger.snapshot()
+    assert (snapshot.finished, snapshot.lanes[0].in_flight, snapshot.lanes[0].requests) == ("cancelled", 0, 5)
+
+
+def test_what_is_given_up_stands_in_the_attempts():
+    """A request in flight when its run was stopped is an attempt of kind cancelled, at who was asked."""
+    ledger = execute(
+        plan_of(["t"], [lane(Script(always(completion("x"), 50.0)))]),
+        at=[(3.0, lambda execution: execution.halt("cancelled", 2.0))],
+    )
+    assert [ERROR_KINDS[code] for code in ledger.attempts.kind] == ["cancelled"]
+    assert (list(ledger.attempts.ended), list(ledger.lane)) == ([5.0], [0])
+
+
+def test_a_halt_without_anything_in_flight_ends_at_once():
+    """A run that only waits, to retry or for a limit, has no grace to wait for."""
+    script = Script(always(replace(LIMITED, retry_after=100.0)))
+    ledger = execute(plan_of(texts(3), [lane(script)]), at=[(7.0, lambda execution: execution.halt("cancelled", 2.0))])
+    assert (ledger.ended, ledger.snapshot().finished) == (7.0, "cancelled")
+
+
+def test_a_second_halt_leaves_at_once():
+    """The second halt cuts the first one's grace short, and the first one's reason stays."""
+    script = Script(always(completion("x"), seconds=50.0))
+    ledger = execute(
+        plan_of(texts(3), [lane(script)]),
+        at=[
+            (1.0, lambda execution: execution.halt("interrupted", 2.0)),
+            (1.5, lambda execution: execution.halt("interrupted", 0.0)),
+        ],
+    )
+    assert (ledger.ended, ledger.snapshot().finished) == (1.5, "interrupted")
+
+
+def test_a_halt_before_the_run_begins_asks_nobody():
+    """A run halted before its first step opens nothing and sends nothing."""
+    script = Script()
+    execution, ledger = start(plan_of(texts(3), [lane(script)]))
+
+    async def main():
+        execution.halt("cancelled", 2.0)
+        await execution.run()
+
+    run(main())
+    assert (script.state, script.requests) == ("new", [])
+    assert ledger.snapshot().finished == "cancelled"
+
+
+def test_a_halt_while_a_provider_opens_ends_within_the_grace():
+    """A model that loads for minutes does not keep a stopped run."""
+    script = Script(opening=100.0)
+    ledger = execute(plan_of(texts(3), [lane(script)]), at=[(1.0, lambda execution: execution.halt("cancelled", 2.0))])
+    assert (ledger.ended, script.requests) == (3.0, [])
+
+
+def test_a_halt_in_the_moment_of_sending_sends_nothing():
+    """Requests let in but not begun when the halt comes are not sent, and their slots are free again."""
+    script = Script()
+    execution, ledger = start(plan_of(texts(9), [lane(script, max_concurrency=5)]))
+    begin = execution._start
+
+    def begin_and_halt(work):
+        begin(work)
+        if work.__name__ == "_work":
+            execution.halt("cancelled")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(execution, "_start", begin_and_halt)
+        run(execution.run())
+    assert (script.state, script.requests) == ("closed", [])
+    assert gate_of(execution._plan.lanes[0].budget).in_flight == 0
+    assert ledger.snapshot().finished == "cancelled"
+
+
+def test_a_function_that_will_not_be_cancelled_does_not_hold_the_run():
+    """A request that swallows its cancellation is left behind, and what it brings later is dropped."""
+
+    class Stubborn(Script):
+        async def carry(self, questions, timeout):
+            try:
+                await asyncio.sleep(50.0)
+            except asyncio.CancelledError:
+                await asyncio.sleep(20.0)
+            return [completion("late")] * len(questions)
+
+    execution, ledger = start(plan_of(["t"], [lane(Stubborn())]))
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        loop.call_at(1.0, execution.halt, "cancelled", 2.0)
+        await execution.run()
+        ended = loop.time()
+        await asyncio.sleep(100.0)
+        return ended
+
+    assert run(main()) < 3.5
+    assert (list(ledger.state), len(ledger.attempts)) == ([PENDING], 0)
+    assert gate_of(execution._plan.lanes[0].budget).in_flight == 0
+
+
+def test_raise_on_error_keeps_what_is_in_flight():
+    """At the first error nothing new is sent, and answers on their way are kept however long they take."""
+    script = Script(
+        lambda question, asked: (1.0, REFUSED) if question.row == "t0" else (30.0, completion(question.row))
+    )
+    ledger = execute(plan_of(texts(9), [lane(script, max_concurrency=3)]), raise_on_error=True)
+    assert len(script.requests) == 3
+    assert list(ledger.state) == [FAILED, ANSWERED, ANSWERED] + [PENDING] * 6
+    assert (ledger.first_failed, ledger.ended, ledger.snapshot().finished) == (0, 30.0, "raised")
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 10**9),
+    when=st.floats(0, 60),
+    grace=st.sampled_from([None, 0.0, 2.0]),
+    code=st.integers(0, len(_NODES) - 1),
+)
+def test_a_halt_at_any_moment_is_clean(seed, when, grace, code):
+    """Whenever it comes, nothing is sent after a halt, no task and no slot is kept, and no answer is on a wrong row."""
+    scripts = [Script(chaos(f"{seed} {which}"), batch=which + 1) for which in range(2)]
+    lanes = [lane(script, name=name, max_concurrency=2) for script, name in zip(scripts, "ab", strict=True)]
+    words = texts(30)
+    plan = plan_of(words, lanes, _NODES[code])
+    ledger = execute(plan, at=[(when, lambda execution: execution.halt("cancelled", grace))], jitter=0.3)
+    assert all(request.at <= when for script in scripts for request in script.requests)
+    assert all(value in (None, word) for value, word in zip(ledger.values, words, strict=True))
+    if grace is not None:
+        assert ledger.ended <= when + grace + 0.2
+    assert [part.in_flight for part in ledger.snapshot().lanes] == [0, 0]
+
+
+def test_a_crash_of_the_engine_itself_is_raised():
+    """A fault that no row explains ends the run with that fault instead of hanging."""
+    plan = plan_of(texts(3), [lane(Script(always(replace(SERVER, kind="no such kind"))))])
+    with pytest.raises(KeyError, match="no such kind"):
+        execute(plan)
+
+
+def test_row_order_is_kept_in_the_queue():
+    """Units are asked in row order, across all queues a lane serves."""
+    script = Script()
+    other = Script()
+    lanes = [lane(script, name="a", max_concurrency=1), lane(other, name="b", max_concurrency=1)]
+    execute(plan_of(texts(8), lanes, A, BOTH, codes=[0, 1] * 4))
+    rows = [int(request.rows[0][1:]) for request in script.requests]
+    assert all(a < b for a, b in itertools.pairwise(rows))

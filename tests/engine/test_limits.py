@@ -1,0 +1,157 @@
+"""A gate lets no more in than its strictest user allows, first come first served, and forgets nothing too early."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchkit._engine.limits import Gate, gate_of
+from batchkit.records import Limits
+
+
+def gate(*members):
+    made = Gate()
+    for limits in members:
+        made.join(limits)
+    return made
+
+
+def nobody():
+    raise AssertionError("nobody was to be woken")
+
+
+def test_one_budget_has_one_gate():
+    """Equal budgets share a gate, whatever object names them."""
+    name = object()
+    assert gate_of(("u", "k", name)) is gate_of(("u", "k", name))
+    assert gate_of(("u", "k", name)) is not gate_of(("u", "other", name))
+
+
+def test_the_strictest_member_holds_while_it_is_there():
+    """A stricter user narrows the gate for all, and what the others allow holds again when it leaves."""
+    strict = Limits(1)
+    narrow = gate(Limits(3), strict)
+    assert [narrow.enter(0.0, 0, lambda: None) for _ in range(2)] == [0, math.inf]
+    narrow.quit(strict)
+    assert [narrow.enter(0.0, 0, lambda: None) for _ in range(3)] == [0, 0, math.inf]
+
+
+def test_a_member_that_joins_late_lets_what_is_in_flight_finish():
+    """When the slots become fewer than what is in flight, none is given until enough have come back."""
+    wide = gate(Limits(3))
+    assert [wide.enter(0.0, 0, nobody) for _ in range(3)] == [0, 0, 0]
+    wide.join(Limits(2))
+    wide.leave(1.0, 0, 0, nobody)
+    assert wide.enter(1.0, 0, lambda: None) == math.inf
+    assert wide.in_flight == 2
+
+
+def test_free_slots_go_to_those_who_waited_longest():
+    """Those who found the gate full are woken in the order in which they came, each once."""
+    woken = []
+    full = gate(Limits(1))
+
+    def waker(name):
+        def wake():
+            woken.append(name)
+            full.enter(1.0, 0, wake)
+
+        return wake
+
+    full.enter(0.0, 0, nobody)
+    for name in "abc":
+        wake = waker(name)
+        assert full.enter(0.0, 0, wake) == math.inf
+        assert full.enter(0.0, 0, wake) == math.inf
+    for _ in range(4):
+        full.leave(1.0, 0, 0, nobody)
+    assert woken == ["a", "b", "c"]
+    assert full.in_flight == 0
+
+
+def test_one_who_has_nothing_to_send_hands_the_slot_on():
+    """A slot that the first in the queue has no use for goes to the next."""
+    woken = []
+    full = gate(Limits(1))
+    full.enter(0.0, 0, nobody)
+    for name in "ab":
+        full.enter(0.0, 0, lambda name=name: woken.append(name))
+    full.leave(1.0, 0, 0, nobody)
+    assert woken == ["a", "b"]
+
+
+def test_whoever_leaves_and_waits_first_keeps_its_slot():
+    """The slot stays free for the one who left when its own turn is next, and is handed on if it has no use for it."""
+    woken = []
+    full = gate(Limits(1))
+    mine, other = (lambda: woken.append("mine")), (lambda: woken.append("other"))
+    full.enter(0.0, 0, mine)
+    full.enter(0.0, 0, mine)
+    full.enter(0.0, 0, other)
+    full.leave(1.0, 0, 0, mine)
+    assert (woken, full.in_flight) == ([], 0)
+    full.hand_on()
+    assert woken == ["other", "mine"]
+
+
+def test_a_pause_holds_for_all_and_is_never_shortened():
+    """Nothing goes before the latest moment that was asked for."""
+    paused = gate(Limits(2))
+    paused.pause(10.0)
+    paused.pause(5.0)
+    assert paused.enter(4.0, 0, nobody) == 6.0
+    assert paused.enter(10.0, 0, nobody) == 0.0
+
+
+@pytest.mark.parametrize("limits", [Limits(10, rpm=60.0), Limits(10, tpm=60.0)])
+def test_a_budget_remembers_what_left_while_it_was_not_limited(limits):
+    """Those who come back with a limit still find what they sent, whoever used the budget in between."""
+    kept = gate(limits)
+    now = 0.0
+    for _ in range(60):
+        while wait := kept.enter(now, 1.0, nobody):
+            now += wait
+        kept.leave(now, 1.0, 1.0, nobody)
+    kept.quit(limits)
+    free = Limits(10)
+    kept.join(free)
+    assert kept.enter(now, 1.0, nobody) == 0
+    kept.leave(now, 1.0, 1.0, nobody)
+    kept.quit(free)
+    kept.join(limits)
+    left = []
+    for _ in range(3):
+        while wait := kept.enter(now, 1.0, nobody):
+            now += wait
+        left.append(now)
+        kept.leave(now, 1.0, 1.0, nobody)
+    assert left[0] >= 60
+    assert left[2] >= 62 - 1e-6
+
+
+@given(
+    slots=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    moves=st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=80),
+)
+def test_in_flight_never_exceeds_the_slots(slots, moves):
+    """Whatever the order of entries and exits, in flight is what was let in, never more than the strictest allows."""
+    busy = gate(*[Limits(count) for count in slots])
+    held = [0, 0, 0]
+    for who, enters in moves:
+        if enters:
+            held[who] += busy.enter(0.0, 0, lambda: None) == 0
+        elif held[who]:
+            held[who] -= 1
+            busy.leave(0.0, 0, 0, lambda: None)
+        assert busy.in_flight == sum(held) <= min(slots)
+
+
+def test_a_gate_shows_its_state():
+    """The repr says what is in flight and what the limits are."""
+    shown = gate(Limits(4, rpm=60.0))
+    shown.enter(0.0, 0, nobody)
+    assert "1 of 4 in flight" in repr(shown)
+    assert "60 per minute" in repr(shown)

@@ -1,0 +1,313 @@
+"""When to ask again, and when to let the next request go."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from batchkit._logic.pacing import GiveUp, Quota, Retry, decide
+from batchkit.records import Failure, Limits, Scope
+
+LIMITS = Limits(deadline=600.0, max_retries=5)
+SERVER = Failure("server", "500", Scope.TRANSIENT, 500)
+LIMITED = Failure("rate_limited", "429", Scope.TRANSIENT, 429)
+OVERLOADED = Failure("server", "529", Scope.TRANSIENT, 529, overloaded=True)
+
+
+class Always(Random):
+    """A random number generator that draws the same number each time."""
+
+    def __init__(self, number):
+        super().__init__()
+        self._number = number
+
+    def random(self):
+        return self._number
+
+
+HIGHEST = Always(math.nextafter(1.0, 0.0))
+
+
+def verdict_on(failure, *, retries=0, tries=1, elapsed=0.0, limits=LIMITS, rng=HIGHEST):
+    return decide(failure, retries=retries, tries=tries, elapsed=elapsed, limits=limits, rng=rng)
+
+
+# ---- asking again -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scope", [Scope.ROW, Scope.PROVIDER])
+def test_what_is_not_transient_is_final(scope):
+    """A failure that asking again cannot mend is not asked again."""
+    failure = Failure("refused", "no", scope)
+    assert verdict_on(failure) == GiveUp(failure)
+
+
+@pytest.mark.parametrize(
+    ("failure", "retries", "again"),
+    [
+        (SERVER, 0, True),
+        (SERVER, 4, True),
+        (SERVER, 5, False),
+        (LIMITED, 5, True),
+        (LIMITED, 500, True),
+        (OVERLOADED, 500, True),
+    ],
+)
+def test_what_uses_up_retries(failure, retries, again):
+    """Only real failures count against `max_retries`: rate limits and overload are bounded by the deadline alone."""
+    verdict = verdict_on(failure, retries=retries)
+    assert isinstance(verdict, Retry if again else GiveUp)
+    if isinstance(verdict, Retry):
+        assert verdict.counts is (failure is SERVER)
+
+
+def test_no_retries_means_one_attempt():
+    """With `max_retries=0` a transient failure is final."""
+    assert verdict_on(SERVER, limits=replace(LIMITS, max_retries=0)) == GiveUp(SERVER)
+
+
+@pytest.mark.parametrize(
+    ("tries", "ceiling"), [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 32), (7, 60), (8, 60), (1000, 60)]
+)
+def test_waits_grow_to_a_minute(tries, ceiling):
+    """The longest wait doubles with each attempt up to 60 seconds, and the shortest is none."""
+    assert verdict_on(LIMITED, tries=tries).wait == pytest.approx(ceiling)
+    assert verdict_on(LIMITED, tries=tries, rng=Always(0.0)).wait == 0.0
+
+
+@pytest.mark.parametrize("failure", [SERVER, LIMITED, OVERLOADED])
+@pytest.mark.parametrize(("elapsed", "again"), [(0.0, True), (598.9, True), (599.5, False), (600.0, False)])
+def test_the_deadline_ends_every_row(failure, elapsed, again):
+    """A row whose next attempt would begin after its deadline is given up with the failure it met."""
+    verdict = verdict_on(failure, elapsed=elapsed)
+    assert isinstance(verdict, Retry) if again else verdict == GiveUp(failure)
+
+
+@pytest.mark.parametrize(
+    ("failure", "pause"), [(LIMITED, 20.0), (OVERLOADED, 20.0), (SERVER, 0.0)], ids=["limited", "overloaded", "server"]
+)
+def test_retry_after_is_kept_and_pauses_the_lane(failure, pause):
+    """A row waits at least as long as was asked, at most a quarter longer, and the lane as long as was asked."""
+    asked = replace(failure, retry_after=20.0)
+    for number in (0.0, 0.5, HIGHEST.random()):
+        verdict = verdict_on(asked, rng=Always(number))
+        assert 20.0 <= verdict.wait <= 25.0
+        assert verdict.pause_lane == pause
+
+
+@pytest.mark.parametrize("failure", [LIMITED, OVERLOADED], ids=["limited", "overloaded"])
+def test_without_retry_after_only_the_row_waits(failure):
+    """A provider that names no time is not paused."""
+    assert verdict_on(failure).pause_lane == 0.0
+
+
+def test_rows_do_not_come_back_all_at_once():
+    """Rows that got the same hint wait differently long."""
+    rng = Random(0)
+    asked = replace(LIMITED, retry_after=20.0)
+    assert len({verdict_on(asked, rng=rng).wait for _ in range(20)}) == 20
+
+
+@pytest.mark.parametrize("failure", [LIMITED, OVERLOADED], ids=["limited", "overloaded"])
+def test_a_pause_beyond_the_deadline_stops_the_provider(failure):
+    """When every row would miss its deadline, the provider is stopped as `rate_limited`."""
+    verdict = verdict_on(replace(failure, retry_after=601.0))
+    assert isinstance(verdict, GiveUp)
+    assert (verdict.failure.kind, verdict.failure.scope) == ("rate_limited", Scope.PROVIDER)
+
+
+def test_a_hint_beyond_the_deadline_after_a_failure_ends_the_row():
+    """A hint that came with a mere failure concerns the row alone."""
+    failure = replace(SERVER, retry_after=601.0)
+    assert verdict_on(failure) == GiveUp(failure)
+
+
+# ---- limits -----------------------------------------------------------------------------------
+
+
+def run_through(quota, arrivals, now=0.0):
+    """Let each request go as soon as it may, first come, first served; return (time, amount) pairs."""
+    gone = []
+    for gap, amount in arrivals:
+        now += gap
+        now += quota.wait(now, amount)
+        quota.take(now, amount)
+        gone.append((now, amount))
+    return gone
+
+
+def fullest(gone, seconds):
+    """The largest amount in any half-open stretch of so many seconds."""
+    return max(sum(part for at, part in gone if start <= at < start + seconds) for start, _ in gone)
+
+
+gaps = st.sampled_from([0.0, 0.0, 0.0, 0.01, 0.5, 1.0, 7.0, 59.9, 60.0, 61.0]) | st.floats(0, 90)
+
+
+@given(
+    st.sampled_from([0.5, 1, 2, 3, 10, 59, 60, 61, 100]) | st.floats(0.1, 200), st.lists(gaps, min_size=1, max_size=150)
+)
+@example(10, [0.0] * 40)
+@example(1, [0.0, 60.0, 60.0])
+def test_requests_never_exceed_the_limit_in_any_minute(per_minute, arrivals):
+    """Whenever requests arrive, no half-open 60 s hold more than the limit, or one where it is below one."""
+    gone = run_through(Quota(per_minute), [(gap, 1.0) for gap in arrivals])
+    assert fullest(gone, 60) <= max(1, per_minute)
+
+
+@given(
+    st.floats(100, 100_000),
+    st.lists(st.tuples(gaps, st.floats(0, 1)), min_size=1, max_size=100),
+)
+def test_tokens_never_exceed_the_limit_in_any_minute(per_minute, arrivals):
+    """Amounts of any size up to the whole limit keep to it in every half-open 60 s."""
+    gone = run_through(Quota(per_minute), [(gap, share * per_minute) for gap, share in arrivals])
+    assert fullest(gone, 60) <= per_minute * (1 + 1e-6)
+
+
+@given(st.floats(1, 6000), st.lists(gaps, min_size=1, max_size=150))
+def test_no_burst_is_larger_than_one_seconds_worth(per_minute, arrivals):
+    """At no instant leave more requests than one second allows, or one."""
+    gone = run_through(Quota(per_minute), [(gap, 1.0) for gap in arrivals])
+    assert fullest(gone, 1e-3) <= max(1, per_minute / 60 * (1 + 1e-3)) + 1e-6
+
+
+@given(
+    st.floats(0.5, 6000),
+    st.lists(st.tuples(gaps, st.floats(0, 1)), max_size=60),
+    st.floats(0, 1),
+    st.floats(0, 1e6),
+)
+def test_waits_are_exact(per_minute, arrivals, share, start):
+    """After waiting as long as it says nothing more is to be waited, and a little earlier it still is."""
+    quota = Quota(per_minute)
+    gone = run_through(quota, [(gap, part * per_minute) for gap, part in arrivals], start)
+    now = gone[-1][0] if gone else start
+    amount = share * per_minute
+    wait = quota.wait(now, amount)
+    if wait > 1e-3:
+        assert quota.wait(now + wait * 0.99, amount) > 0
+    assert quota.wait(now + wait, amount) == 0
+
+
+def test_waiting_takes_nothing():
+    """Asking how long to wait changes nothing."""
+    quota = Quota(60)
+    assert [quota.wait(0.0) for _ in range(5)] == [0.0] * 5
+    quota.take(0.0)
+    assert [quota.wait(0.0) for _ in range(5)] == [1.0] * 5
+
+
+def test_the_usual_pace():
+    """At 60 a minute one request leaves per second."""
+    gone = run_through(Quota(60), [(0.0, 1.0)] * 5)
+    assert [at for at, _ in gone] == pytest.approx([0.0, 1.0, 2.0, 3.0, 4.0])
+
+
+def test_a_full_minute_is_followed_by_a_pause():
+    """What a minute allows is never sent again before its own time has left the log."""
+    gone = [at for at, _ in run_through(Quota(2), [(0.0, 1.0)] * 3)]
+    assert gone == pytest.approx([0.0, 30.0, 60.5])
+
+
+def test_a_large_amount_leaves_alone_and_leaves_a_debt():
+    """An amount above one second's worth goes when the bucket is full, and the next waits for what it took."""
+    quota = Quota(600)
+    assert quota.wait(0.0, 100) == 0.0
+    quota.take(0.0, 100)
+    assert quota.wait(0.0, 1) == pytest.approx(9.1)
+
+
+@pytest.mark.parametrize(("before", "after"), [(6000, 60), (60, 6000), (600, 1)])
+def test_another_limit_keeps_what_went(before, after):
+    """A changed limit holds at once, for bursts too, and counts what went under the old one."""
+    quota = Quota(before)
+    quota.take(0.0, 1.0)
+    quota.change(after)
+    gone = [(0.0, 1.0), *run_through(quota, [(0.0, 1.0)] * 120)]
+    assert fullest(gone, 60) <= max(before / 60, after)
+    assert fullest(gone[1:], 1e-3) <= max(1, after / 60)
+
+
+def test_a_stricter_limit_holds_without_time_passing():
+    """A bucket that was filled under a wider limit gives out no burst under the stricter one."""
+    quota = Quota(6000)
+    assert quota.wait(0.0) == 0.0
+    quota.change(60)
+    quota.take(0.0)
+    assert quota.wait(0.0) == pytest.approx(1.0)
+
+
+def test_what_was_not_used_is_given_back():
+    """A corrected estimate frees the bucket and the minute at once."""
+    quota = Quota(600)
+    quota.take(0.0, 600.0)
+    assert quota.wait(30.0, 300.0) == pytest.approx(30.5)
+    quota.correct(30.0, -500.0, taken=0.0)
+    assert quota.wait(30.0, 300.0) == 0.0
+
+
+def test_what_was_used_beyond_the_estimate_counts():
+    """A request that took more than was reserved leaves less for the others."""
+    quota = Quota(600)
+    quota.take(0.0, 100.0)
+    quota.correct(1.0, 500.0, taken=0.0)
+    assert quota.wait(30.0, 1.0) == pytest.approx(30.5)
+
+
+def test_what_is_given_back_leaves_with_what_was_taken():
+    """A correction made late opens no gap in the next minute."""
+    quota = Quota(600)
+    quota.take(0.0, 600.0)
+    quota.correct(50.0, -500.0, taken=0.0)
+    gone = run_through(quota, [(60.5, 300.0), (0.0, 300.0), (0.0, 300.0)])
+    assert fullest(gone, 60) <= 600
+
+
+def test_a_correction_of_long_ago_changes_no_minute():
+    """What has left the log is not counted again."""
+    quota = Quota(600)
+    quota.take(0.0, 100.0)
+    quota.correct(100.0, -50.0, taken=0.0)
+    quota.correct(100.0, 50.0, taken=0.0)
+    assert "0 in the last minute" in repr(quota)
+
+
+@given(
+    st.floats(600, 60_000),
+    st.lists(st.tuples(gaps, st.floats(0.01, 1), st.floats(0, 1), st.floats(0, 59)), min_size=1, max_size=60),
+)
+def test_corrected_tokens_never_exceed_the_limit(per_minute, requests):
+    """Whatever was reserved, used and corrected when, the amounts used keep to the limit in every half-open 60 s."""
+    quota = Quota(per_minute)
+    now, used, open_corrections = 0.0, [], []
+
+    def correct_until(then):
+        for due in sorted(item for item in open_corrections if item[0] <= then):
+            open_corrections.remove(due)
+            at, amount, taken = due
+            quota.correct(at, amount, taken)
+
+    for gap, share, part, latency in requests:
+        reserved = share * per_minute
+        now += gap
+        correct_until(now)
+        while (wait := quota.wait(now, reserved)) > 0:
+            now += min(wait, 0.5) if open_corrections else wait
+            correct_until(now)
+        quota.take(now, reserved)
+        used.append((now, reserved * part))
+        open_corrections.append((now + latency, reserved * (part - 1), now))
+    assert fullest(used, 60) <= per_minute * (1 + 1e-6)
+
+
+def test_repr_says_where_it_stands():
+    """A quota shows its limit and what went lately."""
+    quota = Quota(60)
+    quota.take(0.0)
+    assert repr(quota) == "Quota(60 per minute, 1 in the last minute)"

@@ -1,0 +1,109 @@
+"""The fold of a run's events."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchkit._logic.progress import Attempted, Finished, Paused, Progress, Sent, Settled, Stopped
+from batchkit.records import ERROR_KINDS, Failure, Scope
+
+LANES = ("fast", "strong")
+lane = st.integers(0, 1)
+kind = st.none() | st.sampled_from(ERROR_KINDS)
+counts = st.integers(0, 1000)
+sent = st.builds(Sent, lane, st.floats(0, 100))
+attempted = st.builds(Attempted, lane, kind, st.floats(0, 100), st.floats(0, 100), counts, counts)
+settled = st.builds(Settled, lane, st.integers(1, 5), kind)
+paused = st.builds(Paused, lane, st.floats(0, 100))
+stopped = st.builds(Stopped, lane, st.builds(Failure, st.sampled_from(ERROR_KINDS), st.text()))
+histories = st.lists(sent | attempted | settled | paused | stopped, max_size=60)
+
+
+def of(events, kind, number=None):
+    return [event for event in events if isinstance(event, kind) and number in (None, event.lane)]
+
+
+@given(histories)
+def test_a_snapshot_is_the_fold_of_its_events(events):
+    """Counts, tokens and states of a snapshot are what its events add up to."""
+    rows = sum(event.rows for event in of(events, Settled))
+    progress = Progress(rows, LANES)
+    for event in events:
+        progress.fold(event)
+    now = progress.snapshot()
+    assert now.rows == rows
+    assert now.answered == sum(event.rows for event in of(events, Settled) if event.kind is None)
+    errors = Counter()
+    for event in of(events, Settled):
+        if event.kind is not None:
+            errors[event.kind] += event.rows
+    assert now.errors == errors
+    assert now.failed == errors.total()
+    assert now.done == now.answered + now.failed <= now.rows
+    assert now.finished is None
+    for number, found in enumerate(now.lanes):
+        ended, done = of(events, Attempted, number), of(events, Settled, number)
+        assert found.name == LANES[number]
+        assert found.requests == len(ended)
+        assert found.in_flight == len(of(events, Sent, number)) - len(ended)
+        assert found.tokens_in == sum(event.tokens_in for event in ended)
+        assert found.tokens_out == sum(event.tokens_out for event in ended)
+        assert found.answered == sum(event.rows for event in done if event.kind is None)
+        assert found.failed == sum(event.rows for event in done if event.kind is not None)
+        assert [found.paused_until] == ([event.until for event in of(events, Paused, number)] or [None])[-1:]
+        assert [found.stopped] == ([event.failure for event in of(events, Stopped, number)] or [None])[-1:]
+    assert sum(found.answered + found.failed for found in now.lanes) == now.done
+
+
+@given(histories, st.integers(0, 60))
+def test_a_snapshot_is_of_its_moment(events, moment):
+    """What happens later does not change a snapshot taken before."""
+    progress, again = Progress(300, LANES), Progress(300, LANES)
+    for event in events[:moment]:
+        progress.fold(event)
+        again.fold(event)
+    before = progress.snapshot()
+    for event in events[moment:]:
+        progress.fold(event)
+    assert before == again.snapshot()
+
+
+@given(st.lists(settled, max_size=40))
+def test_rows_that_are_done_only_grow_and_never_exceed_all_rows(events):
+    """Progress goes one way and reaches the number of rows at the end, not before."""
+    rows = sum(event.rows for event in events)
+    progress, before = Progress(rows, LANES), 0
+    for event in events:
+        assert before < rows
+        progress.fold(event)
+        done = progress.snapshot().done
+        assert done == before + event.rows <= rows
+        before = done
+    assert before == rows
+
+
+@pytest.mark.parametrize("why", ["done", "cancelled", "interrupted", "raised"])
+def test_the_end_is_said(why):
+    """A run that ended says how."""
+    progress = Progress(0, ())
+    progress.fold(Finished(why, 1.0))
+    assert progress.snapshot().finished == why
+
+
+def test_a_fresh_run():
+    """Before the first event nothing is done and nothing is in flight."""
+    now = Progress(3, LANES).snapshot()
+    assert (now.rows, now.done, now.finished, dict(now.errors)) == (3, 0, None, {})
+    assert [found.in_flight for found in now.lanes] == [0, 0]
+
+
+def test_a_stopped_lane_keeps_its_failure():
+    """The failure that stopped a provider is in the snapshot."""
+    progress = Progress(3, LANES)
+    failure = Failure("auth", "wrong key", Scope.PROVIDER)
+    progress.fold(Stopped(1, failure))
+    assert [found.stopped for found in progress.snapshot().lanes] == [None, failure]

@@ -1,0 +1,229 @@
+"""Defaults, and the only door to the environment."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+
+import pytest
+
+import batchkit as bk
+from batchkit import settings
+
+
+@pytest.fixture(autouse=True)
+def defaults(monkeypatch):
+    """Give each test defaults of its own."""
+    fresh = {"route": None, "progress": None, "details": None, "on_error": "continue", "journal": None}
+    monkeypatch.setattr(settings, "_defaults", fresh)
+    return fresh
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Work in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# ---- use --------------------------------------------------------------------------------------
+
+
+def test_a_call_sets_defaults_for_good():
+    """`bk.use(...)` holds from then on, for the settings named."""
+    bk.use(on_error="raise", details="full")
+    assert settings.default("on_error") == "raise"
+    assert settings.default("details") == "full"
+    assert settings.default("route") is None
+
+
+def test_a_block_sets_defaults_for_its_length():
+    """`with bk.use(...)` ends with the block, also inside another one and also when it raises."""
+    bk.use(on_error="raise")
+    with bk.use(on_error="continue", details=False):
+        assert (settings.default("on_error"), settings.default("details")) == ("continue", False)
+        with contextlib.suppress(ZeroDivisionError), bk.use(details="full"):
+            assert settings.default("details") == "full"
+            raise ZeroDivisionError
+        assert settings.default("details") is False
+    assert (settings.default("on_error"), settings.default("details")) == ("raise", None)
+
+
+def test_none_takes_a_default_back():
+    """A setting set to `None` is as if never set."""
+    bk.use(route="openai:some-model", details=False)
+    bk.use(route=None, details=None)
+    assert (settings.default("route"), settings.default("details")) == (None, None)
+
+
+def test_what_a_verb_is_given_wins(defaults):
+    """A value given beats the default, and a `False` given is a value."""
+    bk.use(details="full", progress=True)
+    assert settings.default("details", False) is False
+    assert settings.default("progress", False) is False
+
+
+@pytest.mark.parametrize(("name", "meant"), [("rout", "route"), ("progres", "progress"), ("on_eror", "on_error")])
+def test_an_unknown_setting_names_the_nearest(name, meant, defaults):
+    """A setting nobody knows is refused and changes nothing."""
+    before = dict(defaults)
+    with pytest.raises(bk.UnknownKeyword, match=f"use has no keyword '{name}'. Did you mean '{meant}'") as caught:
+        bk.use(**{name: True, "details": False})
+    assert isinstance(caught.value, TypeError)
+    assert defaults == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("progress", "bar"),
+        ("progress", 1),
+        ("progress", 0),
+        ("details", "some"),
+        ("details", 1),
+        ("details", ["confidence"]),
+        ("on_error", "stop"),
+        ("on_error", None),
+        ("on_error", True),
+        ("journal", True),
+        ("journal", "runs.journal"),
+        ("journal", 0),
+    ],
+)
+def test_a_value_that_a_setting_does_not_have_is_refused(name, value, defaults):
+    """A bad value names itself and the choices, changes nothing, and is as bad in a verb."""
+    before = dict(defaults)
+    with pytest.raises(bk.ConfigError, match=f"{name}=.* is not one of"):
+        bk.use(route="openai:some-model", **{name: value})
+    assert defaults == before
+    if value is not None:
+        with pytest.raises(bk.ConfigError, match=f"{name}=.* is not one of"):
+            settings.default(name, value)
+
+
+@pytest.mark.parametrize("value", [None, False])
+def test_no_journal_may_be_asked_for(value):
+    """That no journal is wanted can be said, as answers are not kept in one."""
+    bk.use(journal=value)
+    assert settings.default("journal", value) is value
+
+
+def test_a_journal_that_is_not_there_is_explained():
+    """Asking for a journal says where answers live instead."""
+    with pytest.raises(bk.ConfigError, match="keeps no journal"):
+        bk.use(journal=True)
+
+
+def test_use_shows_what_it_set():
+    """The repr of a block names its settings."""
+    assert repr(bk.use(details=False)) == "use(details=False)"
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (None, True),
+        ("", True),
+        ("text", True),
+        ("1", True),
+        ("On", True),
+        ("0", False),
+        ("off", False),
+        ("FALSE", False),
+    ],
+)
+def test_progress_from_outside(monkeypatch, said, shown):
+    """`BATCHKIT_PROGRESS` decides where nobody else has."""
+    if said is not None:
+        monkeypatch.setenv("BATCHKIT_PROGRESS", said)
+    assert settings.default("progress") is shown
+    assert settings.default("progress", not shown) is not shown
+    bk.use(progress=not shown)
+    assert settings.default("progress") is not shown
+
+
+def test_nonsense_from_outside_is_refused(monkeypatch):
+    """A value of `BATCHKIT_PROGRESS` that means nothing is an error and not a guess."""
+    monkeypatch.setenv("BATCHKIT_PROGRESS", "maybe")
+    with pytest.raises(bk.ConfigError, match="BATCHKIT_PROGRESS='maybe'"):
+        settings.default("progress")
+
+
+# ---- keys -------------------------------------------------------------------------------------
+
+
+def test_a_key_is_found_in_the_environment_first(folder, monkeypatch):
+    """The environment wins over `.env`."""
+    (folder / ".env").write_text("SOME_API_KEY=from-file\n")
+    monkeypatch.setenv("SOME_API_KEY", " from-environment\n")
+    assert settings.find_key(["SOME_API_KEY"]) == "from-environment"
+
+
+@pytest.mark.parametrize(
+    "line", ["SOME_API_KEY=from-file", 'export SOME_API_KEY="from-file"', "SOME_API_KEY = from-file"]
+)
+def test_a_key_is_found_in_the_env_file_and_not_exported(folder, line):
+    """`.env` of the working directory is read, and nothing of it reaches the environment."""
+    (folder / ".env").write_text(f"OTHER=1\n{line}\n")
+    before = dict(os.environ)
+    assert settings.find_key(["SOME_API_KEY"]) == "from-file"
+    assert dict(os.environ) == before
+
+
+def test_a_key_in_the_env_file_is_taken_literally(folder, monkeypatch):
+    """A dollar sign in a key is no variable."""
+    monkeypatch.setenv("HOME_OF_KEYS", "elsewhere")
+    (folder / ".env").write_text("SOME_API_KEY=a${HOME_OF_KEYS}b\n")
+    assert settings.find_key(["SOME_API_KEY"]) == "a${HOME_OF_KEYS}b"
+
+
+def test_only_the_working_directory_is_searched(folder, monkeypatch):
+    """A `.env` further up is somebody else's."""
+    (folder / ".env").write_text("SOME_API_KEY=from-file\n")
+    (folder / "below").mkdir()
+    monkeypatch.chdir(folder / "below")
+    assert settings.find_key(["SOME_API_KEY"]) is None
+
+
+@pytest.mark.parametrize("value", ["", "  "])
+def test_a_blank_key_is_none(folder, monkeypatch, value):
+    """A variable that is set to nothing is passed over for the next place and the next name."""
+    monkeypatch.setenv("SOME_API_KEY", value)
+    assert settings.find_key(["SOME_API_KEY"]) is None
+    (folder / ".env").write_text("SOME_API_KEY=from-file\n")
+    assert settings.find_key(["SOME_API_KEY"]) == "from-file"
+
+
+def test_the_first_variable_that_is_set_wins(folder, monkeypatch):
+    """Several names of one key are tried in their order."""
+    monkeypatch.setenv("SECOND_API_KEY", "second")
+    assert settings.find_key(["FIRST_API_KEY", "SECOND_API_KEY"]) == "second"
+    monkeypatch.setenv("FIRST_API_KEY", "first")
+    assert settings.find_key(["FIRST_API_KEY", "SECOND_API_KEY"]) == "first"
+    assert settings.find_key([]) is None
+
+
+@pytest.mark.parametrize("make", [lambda path: path.mkdir(), lambda path: path.write_text("no equals sign\n\n=x\n")])
+def test_an_env_file_that_holds_no_keys(folder, make):
+    """A folder of that name, or a file of other things, holds no key."""
+    make(folder / ".env")
+    assert settings.find_key(["SOME_API_KEY"]) is None
+
+
+# ---- strict -----------------------------------------------------------------------------------
+
+
+def test_strict_keeps_the_signature():
+    """A function that refuses unknown keywords still shows its own parameters."""
+
+    def ask(frame, column, *, route=None):
+        """Ask."""
+        return column, route
+
+    checked = settings.strict(ask)
+    assert inspect.signature(checked) == inspect.signature(ask)
+    assert checked.__doc__ == "Ask."
+    assert checked(None, "text", route=1) == ("text", 1)
+    with pytest.raises(bk.UnknownKeyword, match=r"ask has no keyword 'frme'. There is 'column', 'route'\."):
+        checked(None, "text", frme=1)
