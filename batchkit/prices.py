@@ -42,7 +42,7 @@ _SELLERS: Mapping[str, _Seller] = {
 def price_of(vendor: str, model: str, base_url: str | None, *, batch: bool = False) -> Price | None:
     """Look up what a vendor asks for a model at this moment.
 
-    The first call imports genai-prices, which takes about a third of a second; it never downloads
+    The first call imports genai-prices, which takes about a fifth of a second; it never downloads
     anything.
 
     Parameters

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import os
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
+from urllib.parse import urlsplit
 
 from batchkit.errors import ConfigError, UnknownKeyword
 
-__all__ = ["default", "find_key", "strict", "use"]
+__all__ = ["default", "find_ca_file", "find_key", "find_proxy", "journal_place", "strict", "use"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -106,6 +108,45 @@ def default(name: str, given: Any = None) -> Any:
     return value
 
 
+def journal_place(given: Any = None) -> Path | None:
+    """Where the journal is kept, None for nowhere: the value given, else ``bk.use``, ``BATCHKIT_JOURNAL``, the default.
+
+    The default is a file in the user's data folder. Nothing is made or opened.
+
+    Parameters
+    ----------
+    given : {None, False, "off"}, str or Path, optional
+        None asks the next place; False and "off" mean no journal; anything else is a path, ``~`` being the home.
+
+    Raises
+    ------
+    ConfigError
+        For a value that is neither.
+
+    Examples
+    --------
+    >>> journal_place("off") is None
+    True
+    >>> journal_place("answers.sqlite").name
+    'answers.sqlite'
+    """
+    for source, value in (("journal", given), ("journal", _defaults["journal"]), ("BATCHKIT_JOURNAL", _from_outside())):
+        if value is None:
+            continue
+        if value is False or (isinstance(value, str) and value.strip().lower() == "off"):
+            return None
+        if not isinstance(value, str | Path) or not str(value).strip():
+            raise ConfigError(f"{source}={value!r} is neither a path nor 'off'. Name a file, or leave it out.")
+        return Path(value).expanduser().absolute()
+    from platformdirs import user_data_path
+
+    return user_data_path("batchkit", appauthor=False) / "journal.sqlite"
+
+
+def _from_outside() -> str | None:
+    return os.environ.get("BATCHKIT_JOURNAL", "").strip() or None
+
+
 def check_choice(name: str, value: Any) -> None:
     """Refuse a value that a setting does not have."""
     choices = _CHOICES.get(name)
@@ -133,6 +174,26 @@ def find_key(variables: Sequence[str]) -> str | None:
             value = (source.get(variable) or "").strip()
             if value:
                 return value
+    return None
+
+
+def find_proxy(url: str) -> str | None:
+    """The proxy that the system or ``HTTPS_PROXY``, ``HTTP_PROXY`` and ``NO_PROXY`` name for a URL."""
+    parts = urlsplit(url)
+    if parts.hostname is None or urllib.request.proxy_bypass(parts.hostname):
+        return None
+    proxies = urllib.request.getproxies()
+    return proxies.get(parts.scheme) or proxies.get("all")
+
+
+def find_ca_file() -> str | None:
+    """The file of trusted certificates that other tools are told about, too."""
+    for variable in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        path = os.environ.get(variable)
+        if path:
+            if not Path(path).is_file():
+                raise ConfigError(f"{variable} names {path!r}, which is no file. Correct or unset it.")
+            return path
     return None
 
 

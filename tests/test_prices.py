@@ -67,8 +67,8 @@ def bundled():
 
 @pytest.fixture
 def table():
-    """Put a small table in the place of the real one, the same models at each of two vendors."""
-    vendors = [Provider(id=name, name=name, api_pattern="", models=MODELS) for name in ("openai", "google")]
+    """Put a small table in the place of the real one, the same models at every vendor in it."""
+    vendors = [Provider(id=name, name=name, api_pattern="", models=MODELS) for name in ("openai", "google", "azure")]
     set_custom_snapshot(DataSnapshot(providers=vendors, from_auto_update=False))
     yield
     set_custom_snapshot(None)
@@ -115,6 +115,7 @@ def test_batches_have_their_own_price_or_an_unknown_one(table):
         ("openai", "https://api.openai.com/v1", True),
         ("openai", "https://API.OpenAI.com", True),
         ("gemini", "https://generativelanguage.googleapis.com/v1beta", True),
+        ("azure", "https://my-resource.openai.azure.com/openai/v1", True),
         ("openai-compatible", "https://api.openai.com/v1", True),
         ("openai-compatible", "https://generativelanguage.googleapis.com/v1beta/openai", True),
         ("openai", "http://127.0.0.1:8123/v1", False),
@@ -123,6 +124,8 @@ def test_batches_have_their_own_price_or_an_unknown_one(table):
         ("openai", "https://api.openai.com.example/v1", False),
         ("openai", "https://eu.api.openai.com/v1", False),
         ("openai", "https://generativelanguage.googleapis.com/v1beta", False),
+        ("azure", "https://not-openai.azure.com/openai/v1", False),
+        ("azure", "https://gateway.example/openai/v1", False),
         ("openai-compatible", "https://llm.example/v1", False),
         ("openai-compatible", "http://localhost:11434/v1", False),
         ("openai-compatible", None, False),

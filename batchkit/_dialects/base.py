@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
+from batchkit.errors import ConfigError
 from batchkit.records import NO_QUIRKS, Brief, Completion, Endpoint, Failure, Question, Quirks
 
 __all__ = [
@@ -15,9 +16,10 @@ __all__ = [
     "as_count",
     "as_mapping",
     "check_base_url",
+    "check_model",
     "completed",
-    "is_versioned",
     "in_url",
+    "is_versioned",
     "join_url",
     "merge_headers",
     "output_cap",
@@ -27,7 +29,9 @@ THINKING_ALLOWANCE = 4096
 """Output tokens added to a brief's cap for a model that thinks before it answers."""
 
 _VERSION = re.compile(r"v\d+(?:\.\d+)?(?:alpha|beta)?\d*")
-_BAGS = frozenset({"chat_template_kwargs", "generationConfig", "options", "output_config", "provider", "reasoning", "text"})
+_BAGS = frozenset(
+    {"chat_template_kwargs", "generationConfig", "options", "output_config", "provider", "reasoning", "text"}
+)
 """Fields that only hold other fields: a user adds to them and does not replace them."""
 
 
@@ -100,15 +104,40 @@ def join_url(base: str, version: str, path: str) -> str:
     return urlunsplit(parts._replace(path="/" + "/".join(have + want[shared:])))
 
 
-def in_url(model: str) -> str:
-    """Write a model's name as one segment of a URL.
+def check_model(model: str) -> str | None:
+    """Say why ``model`` cannot stand in a URL, or return None.
 
     Examples
     --------
-    >>> in_url("gpt 4/o?")
-    'gpt%204%2Fo%3F'
+    >>> check_model("models/gemini-3.5-flash-lite")
+    >>> check_model("google/gemini-4")
+    "'google/gemini-4' is no model name here: it goes into the URL and may hold no '/'."
     """
-    return quote(model, safe="")
+    name = model.removeprefix("models/")
+    if name in ("", ".", ".."):
+        return f"{model!r} is no model name."
+    if "/" in name:
+        return f"{model!r} is no model name here: it goes into the URL and may hold no '/'."
+    return None
+
+
+def in_url(model: str) -> str:
+    """Write a model's name as one segment of a URL.
+
+    Raises
+    ------
+    ConfigError
+        It would be read as more than that.
+
+    Examples
+    --------
+    >>> in_url("my model?")
+    'my%20model%3F'
+    """
+    problem = check_model(model)
+    if problem is not None:
+        raise ConfigError(problem)
+    return quote(model.removeprefix("models/"), safe="")
 
 
 def is_versioned(base: str) -> bool:
@@ -177,8 +206,9 @@ def completed(body: dict[str, Any], quirks: Quirks, extra_body: Mapping[str, Any
         _drop(body, path.split("."))
     for name, value in extra_body.items():
         ours = body.get(name)
-        both = name in _BAGS and isinstance(ours, dict) and isinstance(value, Mapping)
-        body[name] = {**ours, **value} if both else value
+        if name in _BAGS and isinstance(ours, dict) and isinstance(value, Mapping):
+            value = {**ours, **value}
+        body[name] = value
     return body
 
 

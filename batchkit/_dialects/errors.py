@@ -139,9 +139,9 @@ _SAYS_NO_MODEL = _any_of(
 )
 _SAYS_UNLUCKY = _any_of("failed to (?:generate|validate) json")
 _SAYS_NEVER_HERE = _any_of("requires more system memory", "does not support chat", "location is not supported")
-_WAIT = re.compile(r"(?:try again|retry)(?:ing)? (?:in|after) (?:about )?((?:\d+(?:\.\d+)?\s?[a-zµ]+\s?)+)", re.IGNORECASE)
+_WAIT = re.compile(r"(?:try again|retry) (?:in|after) (?:about )?((?:\d+(?:\.\d+)?\s?[a-z]+\s?)+)", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s?(ms|milliseconds?|h|hours?|minutes?|mins?|m|seconds?|secs?|s)(?![a-z])")
-_UNITS = {"ms": 1e-3, "mi": 60.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+_UNITS = (("ms", 1e-3), ("mil", 1e-3), ("m", 60.0), ("h", 3600.0), ("s", 1.0))
 _PARAM = re.compile(
     r"(?:un(?:supported|known|recognized|expected)|invalid)[^'\"`:]{0,40}?(?:parameter|argument|field|value|property|name)"
     r"[^'\"`:]{0,20}:?\s?['\"`]([\w.\[\]]+)['\"`]",
@@ -265,8 +265,10 @@ def _judge(
     should_retry: bool | None = None,
 ) -> Failure:
     kind, scope = _classify(status, report)
-    if should_retry is not None and scope is not Scope.PROVIDER:
-        scope = Scope.TRANSIENT if should_retry else Scope.ROW
+    if should_retry is False and scope is Scope.TRANSIENT:
+        scope = Scope.ROW
+    if should_retry and kind == "config" and scope is Scope.ROW:
+        scope = Scope.TRANSIENT
     return Failure(
         kind,
         message,
@@ -327,15 +329,9 @@ def _classify_request(status: int, report: _Report) -> tuple[str, Scope]:
 def _is_out_of_credit(status: int, report: _Report) -> bool:
     if status == 402 or report.named(_QUOTA):
         return True
-    if status == 429 and any("PerDay" in quota for quota in _quotas(report)):
+    if status == 429 and any("PerDay" in name for name in report.names):
         return True
     return status in (400, 403, 429) and _SAYS_NO_CREDIT.search(report.message) is not None
-
-
-def _quotas(report: _Report) -> list[str]:
-    """Name the quotas that Google says were exceeded."""
-    violations = (violation for detail in report.details for violation in _items(detail.get("violations")))
-    return [_word(as_mapping(violation).get("quotaId")) or "" for violation in violations]
 
 
 def _status_of_words(message: str) -> int:
@@ -372,9 +368,10 @@ def _read_report(body: Any, *, nested: bool = False) -> _Report:
     reasons = [as_mapping(detail).get("reason") for detail in _items(details)]
     inner = as_mapping(error.get("innererror") or error.get("inner_error"))
     code = error.get("code")
-    words = (
-        as_mapping(details).get("error_code"), *reasons, code, inner.get("code"), error.get("type"), error.get("status")
-    )  # fmt: skip
+    words = [
+        as_mapping(details).get("error_code"), *_quotas(details), *reasons,
+        code, inner.get("code"), error.get("type"), error.get("status"),
+    ]  # fmt: skip
     names = tuple(name for name in map(_word, words) if name)
     message = _text(error.get("message") or error.get("detail") or error.get("error") or None)
     metadata = as_mapping(error.get("metadata"))
@@ -388,6 +385,13 @@ def _read_report(body: Any, *, nested: bool = False) -> _Report:
         param=_param(error, message, is_anthropic=outer.get("type") == "error") or upstream.param,
         moderated="flagged_input" in metadata or bool(metadata.get("reasons")),
     )
+
+
+def _quotas(details: Any) -> list[str]:
+    """Name the quotas that Google says were exceeded, those of a day first."""
+    violations = (violation for detail in _items(details) for violation in _items(as_mapping(detail).get("violations")))
+    names = (_word(as_mapping(violation).get("quotaId")) for violation in violations)
+    return sorted((name for name in names if name), key=lambda name: "PerDay" not in name)
 
 
 def _read_upstream(raw: Any) -> _Report:
@@ -502,8 +506,11 @@ def _retry_delay(report: _Report) -> float | None:
     if asked is None:
         return None
     parts = _DURATION.findall(asked.group(1).lower())
-    seconds = sum(float(number) * _UNITS.get(unit[:2], _UNITS.get(unit[0], 1.0)) for number, unit in parts)
-    return _number(str(seconds))
+    return _number(str(sum(float(number) * _seconds_in(unit) for number, unit in parts)))
+
+
+def _seconds_in(unit: str) -> float:
+    return next(seconds for start, seconds in _UNITS if unit.startswith(start))
 
 
 def _number(text: str | None) -> float | None:

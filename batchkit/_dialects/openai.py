@@ -5,25 +5,57 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
-
-from batchkit._dialects.base import (
-    as_count,
-    as_mapping,
-    is_versioned,
-    join_url,
-    merge_headers,
-    output_cap,
-)
+from batchkit._dialects.base import as_count, as_mapping, completed, output_cap
+from batchkit._dialects.compatible import EFFORT_KNOBS, arguments_of, effort_of, openai_headers, openai_url
 from batchkit._dialects.errors import body_failure, unreadable
-from batchkit._dialects.profiles import PROFILES, traits_of, wants_thinking
-from batchkit.records import Brief, Completion, Endpoint, Failure, Finish, Question, Reply, Structured, Text, Usage
+from batchkit._dialects.profiles import PROFILES, wants_thinking
+from batchkit._dialects.quirks import Knob, Shape, next_quirks, rung_of
+from batchkit._dialects.schemas import for_openai, with_schema
+from batchkit.records import (
+    NO_QUIRKS,
+    Brief,
+    Completion,
+    Endpoint,
+    Failure,
+    Finish,
+    Question,
+    Quirks,
+    Reply,
+    Text,
+    Usage,
+)
 
 __all__ = ["OpenAIChat"]
 
 _CAP_FIELDS = ("max_completion_tokens", "max_tokens")
 _TRUNCATED = frozenset({"length", "model_length"})
 _UPSTREAM = frozenset({"error", "insufficient_system_resource"})
+_SHAPE = Shape(
+    ("response_format", "tools", "tool_choice"),
+    (
+        "json_schema",
+        "json_object",
+        "json mode",
+        "guided json",
+        "function calling",
+        "grammar",
+        "schema",
+        "structured output",
+        "structured outputs",
+        "tool use",
+        # A gateway that found nobody to do all of it.
+        "requested parameters",
+        "no endpoints found that",
+    ),
+)
+_KNOBS = (
+    Knob("thinking"),
+    Knob("enable_thinking", ("thinking",)),
+    Knob("chat_template_kwargs", ("chat_template", "enable_thinking", "thinking")),
+    *EFFORT_KNOBS,
+    Knob("provider"),
+    Knob("temperature"),
+)
 
 
 class OpenAIChat:
@@ -31,36 +63,28 @@ class OpenAIChat:
 
     def url(self, endpoint: Endpoint) -> str:
         """Return the address of chat completions below the endpoint's base URL."""
-        # Some compatible vendors have their version elsewhere in the path: /v1beta/openai, /paas/v4.
-        version = "" if is_versioned(endpoint.base_url) else "v1"
-        return join_url(endpoint.base_url, version, "chat/completions")
+        return openai_url(endpoint, "chat/completions")
 
     def headers(self, endpoint: Endpoint) -> dict[str, str]:
         """Return the request headers; without a key there is no ``Authorization``."""
-        ours = {"Content-Type": "application/json"}
-        if endpoint.key:
-            ours["Authorization"] = f"Bearer {endpoint.key}"
-        return merge_headers(ours, endpoint.headers)
+        return openai_headers(endpoint)
 
-    def prepare(self, brief: Brief, endpoint: Endpoint) -> Mapping[str, Any]:
+    def prepare(self, brief: Brief, endpoint: Endpoint, quirks: Quirks = NO_QUIRKS) -> Mapping[str, Any]:
         """Build what all requests of one brief share."""
         profile = PROFILES[endpoint.vendor]
-        traits = traits_of(endpoint)
-        effort = endpoint.reasoning if wants_thinking(endpoint) else traits.effort
-        thinks = wants_thinking(endpoint) or traits.thinks
-        body: dict[str, Any] = {"model": endpoint.model, "messages": []}
-        if brief.system:
-            body["messages"] = [{"role": "system", "content": brief.system}]
+        thinking, thinks = _thinking(endpoint, quirks)
+        rung = rung_of(brief, endpoint, quirks)
+        body: dict[str, Any] = {"model": endpoint.model, "messages": [], **profile.required}
+        system = _system(brief, rung)
+        if system:
+            body["messages"] = [{"role": "system", "content": system}]
         if endpoint.extra_body.keys().isdisjoint(_CAP_FIELDS):
-            body[profile.output_cap_field] = output_cap(brief, endpoint, thinks)
-        if effort is not None and profile.takes_reasoning:
-            body["reasoning_effort"] = effort
+            body[quirks.cap_field or profile.output_cap_field] = output_cap(brief, endpoint, thinks)
         if endpoint.temperature is not None:
             body["temperature"] = endpoint.temperature
-        if brief.schema is not None:
-            schema = {"name": "answer", "strict": True, "schema": dict(brief.schema)}
-            body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        return body
+        body.update(thinking)
+        body.update(_shape(brief, rung))
+        return completed(body, quirks, endpoint.extra_body)
 
     def encode(self, prepared: Mapping[str, Any], question: Question, endpoint: Endpoint) -> dict[str, Any]:
         """Build the JSON body of one request: the system text, the row, then the turns."""
@@ -71,9 +95,20 @@ class OpenAIChat:
             *({"role": turn.role, "content": turn.text} for turn in question.turns),
         ]
         if question.room > 1:
-            body.update({name: prepared[name] * question.room for name in _CAP_FIELDS if name in prepared})
-        body.update(endpoint.extra_body)
+            for name in _CAP_FIELDS:
+                if name in prepared and name not in endpoint.extra_body:
+                    body[name] = prepared[name] * question.room
         return body
+
+    def cap(self, prepared: Mapping[str, Any]) -> int:
+        """Return the most tokens that a reply may have."""
+        return max((as_count(prepared.get(name)) for name in _CAP_FIELDS), default=0)
+
+    def adapt(self, failure: Failure, endpoint: Endpoint, quirks: Quirks, brief: Brief) -> Quirks | None:
+        """Say how to ask a model that refused a request; None where nothing can be changed."""
+        return next_quirks(
+            failure, self.prepare, endpoint, quirks, brief, shape=_SHAPE, knobs=_KNOBS, cap_fields=_CAP_FIELDS
+        )
 
     def decode(self, body: Any, request_id: str | None = None) -> Completion | Failure:
         """Read the parsed body of an HTTP 200 answer, whatever its shape; never raises."""
@@ -82,12 +117,12 @@ class OpenAIChat:
             return failure
         choices = as_mapping(body).get("choices")
         choice = as_mapping(choices[0]) if isinstance(choices, list) and choices else {}
+        reason = choice.get("finish_reason")
+        if isinstance(reason, str) and reason in _UPSTREAM:
+            return body_failure({"error": choice.get("error")}) or unreadable(f"the reply ended with {reason!r}.")
         message = choice.get("message")
         if not isinstance(message, dict):
             return unreadable("the reply has no message in its 'choices'.")
-        reason = choice.get("finish_reason")
-        if isinstance(reason, str) and reason in _UPSTREAM:
-            return unreadable(f"the reply ended with {reason!r}.")
         reply, refused = _reply(message)
         if reply is None:
             return unreadable("the 'content' of the reply is neither text nor a list of parts.")
@@ -95,6 +130,40 @@ class OpenAIChat:
         model = body.get("model")
         model = model if isinstance(model, str) else None
         return Completion(reply, _usage(body.get("usage")), finish, model, request_id)
+
+
+def _thinking(endpoint: Endpoint, quirks: Quirks) -> tuple[dict[str, Any], bool]:
+    """Return the fields about reasoning, and whether the reply needs room for it."""
+    profile = PROFILES[endpoint.vendor]
+    effort, thinks = effort_of(endpoint, profile.effort_field, quirks)
+    if profile.reasoning == "effort":
+        outer, _, inner = profile.effort_field.partition(".")
+        return ({outer: {inner: effort} if inner else effort} if effort is not None else {}), thinks
+    switch = profile.thinking_on if wants_thinking(endpoint) else profile.thinking_off
+    return dict(switch), thinks or not quirks.dropped.isdisjoint(switch)
+
+
+def _system(brief: Brief, rung: str | None) -> str:
+    if brief.schema is None or rung not in ("json", "text"):
+        return brief.system
+    return with_schema(brief.system, brief.schema)
+
+
+def _shape(brief: Brief, rung: str | None) -> dict[str, Any]:
+    if brief.schema is None or rung == "text":
+        return {}
+    match rung:
+        case "tool":
+            function = {"name": "answer", "description": "Give the answer.", "parameters": dict(brief.schema)}
+            return {
+                "tools": [{"type": "function", "function": function}],
+                "tool_choice": {"type": "function", "function": {"name": "answer"}},
+            }
+        case "json":
+            return {"response_format": {"type": "json_object"}}
+        case _:
+            schema = {"name": "answer", "strict": True, "schema": for_openai(brief.schema)}
+            return {"response_format": {"type": "json_schema", "json_schema": schema}}
 
 
 def _finish(reason: Any) -> Finish:
@@ -115,11 +184,11 @@ def _reply(message: Mapping[str, Any]) -> tuple[Reply | None, bool]:
     arguments = _arguments(message.get("tool_calls"))
     if arguments is not None:
         return arguments, False
-    if isinstance(content, str):
-        return Text(content), False
     if content is None or isinstance(content, list):
-        return Text(_joined(parts, "text")), False
-    return None, False
+        content = _joined(parts, "text")
+    if not isinstance(content, str):
+        return None, False
+    return Text(content or _misplaced(message)), False
 
 
 def _joined(parts: list[Mapping[str, Any]], kind: str) -> str:
@@ -127,22 +196,23 @@ def _joined(parts: list[Mapping[str, Any]], kind: str) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
+def _misplaced(message: Mapping[str, Any]) -> str:
+    """Find an answer among the thoughts: servers put it there if a model was kept from thinking. Thoughts stay out."""
+    thought = message.get("reasoning_content") or message.get("reasoning")
+    if not isinstance(thought, str):
+        return ""
+    thought = thought.strip()
+    return thought if thought.startswith("{") and thought.endswith("}") else ""
+
+
 def _arguments(calls: Any) -> Reply | None:
     call = as_mapping(calls[0]) if isinstance(calls, list) and calls else {}
-    arguments = as_mapping(call.get("function")).get("arguments")
-    if isinstance(arguments, dict):
-        return Structured(arguments)
-    if not isinstance(arguments, str):
-        return None
-    try:
-        return Structured(orjson.loads(arguments))
-    except orjson.JSONDecodeError:
-        return Text(arguments)
+    return arguments_of(as_mapping(call.get("function")).get("arguments"))
 
 
 def _usage(found: Any) -> Usage:
     usage = as_mapping(found)
-    cached = as_mapping(usage.get("prompt_tokens_details")).get("cached_tokens")
+    cached = as_mapping(usage.get("prompt_tokens_details")).get("cached_tokens") or usage.get("prompt_cache_hit_tokens")
     reasoning = as_mapping(usage.get("completion_tokens_details")).get("reasoning_tokens")
     sent, received = as_count(usage.get("prompt_tokens")), as_count(usage.get("completion_tokens"))
     return Usage(sent, received, cached=min(as_count(cached), sent), reasoning=min(as_count(reasoning), received))

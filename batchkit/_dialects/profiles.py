@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from batchkit._dialects.base import check_model
 from batchkit.records import Endpoint
 
 DialectName = Literal["openai", "responses", "anthropic", "gemini", "ollama"]
@@ -18,7 +19,6 @@ __all__ = [
     "PROFILES",
     "Profile",
     "Traits",
-    "check_model",
     "check_settings",
     "default_concurrency",
     "dialect_name",
@@ -430,23 +430,6 @@ def dialect_name(endpoint: Endpoint) -> DialectName:
     return traits_of(endpoint).dialect or PROFILES[endpoint.vendor].dialect
 
 
-def check_model(model: str) -> str | None:
-    """Say why ``model`` cannot stand in a URL, or return None.
-
-    Examples
-    --------
-    >>> check_model("gemini-3.5-flash-lite")
-    >>> check_model("google/gemini-3.5-flash")
-    "'google/gemini-3.5-flash' is no model name here: it goes into the URL and may hold no '/'. Leave the prefix out."
-    """
-    name = model.removeprefix("models/")
-    if name in ("", ".", ".."):
-        return f"{model!r} is no model name. Leave no part of it out, for example 'gemini-3.5-flash-lite'."
-    if "/" in name:
-        return f"{model!r} is no model name here: it goes into the URL and may hold no '/'. Leave the prefix out."
-    return None
-
-
 def check_settings(endpoint: Endpoint) -> str | None:
     """Say which setting of ``endpoint`` its model is known to refuse, or return None.
 
@@ -461,7 +444,7 @@ def check_settings(endpoint: Endpoint) -> str | None:
     profile = PROFILES[endpoint.vendor]
     traits = traits_of(endpoint)
     asked, model = endpoint.reasoning, endpoint.model
-    if profile.dialect == "gemini" and (problem := check_model(model)) is not None:
+    if endpoint.vendor in ("azure", "gemini") and (problem := check_model(model)) is not None:
         return problem
     if asked is not None and profile.reasoning == "no":
         return (

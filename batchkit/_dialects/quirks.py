@@ -19,7 +19,9 @@ EFFORTS = ("none", "minimal", "low", "medium", "high")
 """From the least thinking to the most."""
 
 _REFUSING = frozenset({400, 404, 422, 501})
-_ABOUT_SIZE = re.compile(r"too (?:large|small|high|big)|at (?:most|least)|exceed|maximum|greater than|less than|range", re.I)
+_ABOUT_SIZE = re.compile(
+    r"too (?:large|small|high|big)|at (?:most|least)|exceed|maximum|greater than|less than|range", re.I
+)
 _ABOUT_FIELD = re.compile(
     r"un(?:known|recognized|expected|supported) (?:\w+ )?(?:parameter|argument|field|name)|extra (?:inputs|fields)"
     r"|not permitted|unsupported_parameter|unknown_parameter|cannot find field",

@@ -8,16 +8,31 @@ import contextvars
 import inspect
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 import orjson
 
 from batchkit._dialects.base import Dialect, merge_headers
 from batchkit._dialects.errors import read_failure
+from batchkit._dialects.hints import advise
+from batchkit._dialects.quirks import changes
 from batchkit._engine.embedded import LabelModel
-from batchkit.records import Brief, Completion, Endpoint, Failure, Probabilities, Prompt, Question, Scope, Structured
+from batchkit._engine.registry import learn, quirks_of
+from batchkit.records import (
+    Brief,
+    Completion,
+    Endpoint,
+    Failure,
+    Probabilities,
+    Prompt,
+    Question,
+    Quirks,
+    Scope,
+    Structured,
+)
 
 __all__ = ["Caller", "EmbeddedCaller", "FunctionCaller", "HttpCaller"]
 
@@ -44,15 +59,36 @@ class Caller(Protocol):
 
 
 class HttpCaller:
-    """One question, one POST."""
+    """One question, one POST.
+
+    Parameters
+    ----------
+    endpoint, dialect, brief
+        Who is asked, in which format, about what.
+    budget : hashable
+        Callers of one budget share connections.
+    proxy, ca_file : str, optional
+        As for `open_channel`.
+    """
 
     batch = 1
 
-    def __init__(self, endpoint: Endpoint, dialect: Dialect, brief: Brief, budget: Hashable) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        dialect: Dialect,
+        brief: Brief,
+        budget: Hashable,
+        *,
+        proxy: str | None = None,
+        ca_file: str | None = None,
+    ) -> None:
         self._endpoint = endpoint
         self._dialect = dialect
-        self._budget = budget
-        self._prepared = dialect.prepare(brief, endpoint)
+        self._brief = brief
+        self._place = (endpoint.base_url, endpoint.model)
+        self._quirks = Quirks()
+        self._prepared = dialect.prepare(brief, endpoint, self._quirks)
         self._url = dialect.url(endpoint)
         self._headers = merge_headers({"User-Agent": "batchkit"}, dialect.headers(endpoint))
         self.reply_tokens = max((self._prepared[name] for name in _CAPS if name in self._prepared), default=0)
@@ -60,26 +96,20 @@ class HttpCaller:
         # Imported here and not in `open`: aiohttp takes a while, and the loop should not wait for it.
         from batchkit._engine.transport import open_channel
 
-        self._open_channel = open_channel
+        self._open_channel = partial(open_channel, budget, self._headers, proxy=proxy, ca_file=ca_file)
 
     async def open(self) -> None:
-        self._channel = self._open_channel(self._budget, self._headers)
+        self._channel = self._open_channel()
 
     async def carry(self, questions: Sequence[Question], timeout: float) -> Sequence[Completion | Failure]:
         (question,) = questions
+        quirks = quirks_of(self._place)
+        if quirks is not self._quirks:
+            self._quirks = quirks
+            self._prepared = self._dialect.prepare(self._brief, self._endpoint, quirks)
         answer = await self._channel.post(self._url, self._body(question), timeout)
-        if isinstance(answer, Failure):
-            return (answer,)
-        status, headers, body = answer
-        if status != 200:
-            return (self._redacted(read_failure(status, headers, body, time.time())),)
-        try:
-            parsed = orjson.loads(body)
-        except ValueError:
-            return (Failure("server", "the reply's body is not JSON", Scope.TRANSIENT, status),)
-        request_id = headers.get("x-request-id") or headers.get("request-id")
-        result = self._dialect.decode(parsed, request_id)
-        return (self._redacted(result) if isinstance(result, Failure) else result,)
+        result = answer if isinstance(answer, Failure) else self._read(*answer)
+        return (self._explained(result, quirks) if isinstance(result, Failure) else result,)
 
     def close(self) -> None:
         self._channel.close()
@@ -89,13 +119,39 @@ class HttpCaller:
         try:
             return orjson.dumps(body)
         except TypeError:  # a lone surrogate somewhere in a cell
-            return orjson.dumps(_clean(body), option=orjson.OPT_NON_STR_KEYS)
+            return orjson.dumps(_clean(body))
 
-    def _redacted(self, failure: Failure) -> Failure:
+    def _read(self, status: int, headers: Mapping[str, str], body: bytes) -> Completion | Failure:
+        if status != 200:
+            return read_failure(status, headers, body, time.time())
+        try:
+            parsed = orjson.loads(body)
+        except ValueError:
+            return Failure("server", "HTTP 200, but the reply's body is not JSON", Scope.TRANSIENT, status)
+        return self._dialect.decode(parsed, headers.get("x-request-id") or headers.get("request-id"))
+
+    def _explained(self, failure: Failure, quirks: Quirks) -> Failure:
+        """What a failure means here: perhaps the model wants to be asked otherwise; else with what to do next."""
+        adapted = self._adapted(failure, quirks)
+        failure = adapted if adapted is not None else advise(failure, self._endpoint, self._url)
         key = self._endpoint.key
-        if not key or key not in failure.message:
-            return failure
-        return replace(failure, message=failure.message.replace(key, "[key]"))
+        if key and key in failure.message:
+            return replace(failure, message=failure.message.replace(key, "[key]"))
+        return failure
+
+    def _adapted(self, failure: Failure, quirks: Quirks) -> Failure | None:
+        known = quirks_of(self._place)
+        if known is quirks:
+            better = self._dialect.adapt(failure, self._endpoint, quirks, self._brief)
+            if better is None:
+                return None
+            learn(self._place, better)
+            known = better
+        elif self._dialect.adapt(failure, self._endpoint, quirks, self._brief) is None:
+            return None
+        # Otherwise another request learned it while this one was under way.
+        message = f"{failure.message} {changes(quirks, known, self._endpoint)}"
+        return replace(failure, adapted=True, message=message)
 
 
 class FunctionCaller:

@@ -9,12 +9,10 @@ are not a million coroutines, and stopping is cancelling a few timers.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import itertools
 import math
-from array import array
 from collections import deque
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple
@@ -22,73 +20,22 @@ from typing import Any, NamedTuple
 from batchkit._engine.ledger import Ledger
 from batchkit._engine.limits import gate_of
 from batchkit._engine.plan import LaneSpec, Plan
+from batchkit._engine.queues import Later, Line, Ticket
 from batchkit._logic import pacing
 from batchkit._logic.itinerary import Ask, Outcome, Seat, advance, seats_of
-from batchkit._logic.progress import Paused, Stopped
-from batchkit._logic.prompting import repair_turns
-from batchkit.records import Answer, Complaint, Completion, Failure, Finish, Question, Scope, Text, Turn
+from batchkit._logic.judging import Again, judge
+from batchkit._logic.progress import Adapted, Paused, Stopped
+from batchkit.records import Answer, Completion, Failure, Question, Scope
 
-__all__ = ["Execution"]
+__all__ = ["Execution", "Lane"]
 
 _PROBES = 3
 """So many requests may be called invalid before a provider that never answered well is stopped."""
-_GROWTH = 4
-"""A reply cut at its cap is asked for once more with so many times the room."""
 _PATIENCE = 0.1
 """Seconds for which an ended run waits for requests it cancelled; an async function may refuse to be."""
 
 
-class _Ticket:
-    """One unit at one seat, from its first attempt to its outcome."""
-
-    __slots__ = ("first_at", "last", "question", "retries", "seat", "tries", "unit")
-
-    def __init__(self, unit: int, seat: int) -> None:
-        self.unit = unit
-        self.seat = seat
-        self.question: Question | None = None
-        self.first_at = math.inf
-        self.tries = 0
-        self.retries = 0
-        self.last: Failure | None = None
-
-
-class _Line:
-    """The queue of one set of providers: units not asked yet in row order, before them those to be asked again."""
-
-    __slots__ = ("again", "dead", "fresh", "lanes", "position", "seats")
-
-    def __init__(self, lanes: list[_Lane]) -> None:
-        self.lanes = lanes
-        self.fresh = array("q")
-        self.seats = array("h")
-        self.position = 0
-        self.again: deque[_Ticket] = deque()
-        self.dead: Failure | None = None
-
-    def add(self, unit: int, seat: int) -> None:
-        self.fresh.append(unit)
-        self.seats.append(seat)
-
-    def head(self) -> int | None:
-        """The unit that is next, None when there is none."""
-        if self.again:
-            return self.again[0].unit
-        return self.fresh[self.position] if self.position < len(self.fresh) else None
-
-    def pop(self) -> _Ticket:
-        if self.again:
-            return self.again.popleft()
-        position = self.position
-        self.position = position + 1
-        return _Ticket(self.fresh[position], self.seats[position])
-
-    def drain(self) -> Iterator[_Ticket]:
-        while self.head() is not None:
-            yield self.pop()
-
-
-class _Lane:
+class Lane:
     """One provider in one run."""
 
     __slots__ = (
@@ -102,7 +49,7 @@ class _Lane:
         self.caller = spec.caller
         self.limits = spec.limits
         self.gate = gate_of(spec.budget)
-        self.lines: list[_Line] = []
+        self.lines: list[Line] = []
         self.stopped: Failure | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.ready = False
@@ -118,7 +65,7 @@ class _Lane:
         self.refused = 0
         self.wake = lambda: execution._pump(self)
 
-    def next_line(self) -> _Line | None:
+    def next_line(self) -> Line | None:
         best, first = None, None
         for line in self.lines:
             head = line.head()
@@ -150,11 +97,11 @@ class Execution:
         self._outcomes: dict[int, dict[int, Outcome]] = {}
         """Of units whose itinerary has several seats: what came of each so far."""
         self._asked: dict[int, set[int]] = {}
-        self._later: list[tuple[float, int, _Line, _Ticket]] = []
-        self._order = itertools.count()
+        self._later = Later()
         self._later_timer: asyncio.TimerHandle | None = None
+        self._later_at: float | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._lanes: list[_Lane] = []
+        self._lanes: list[Lane] = []
         self._over = asyncio.Event()
         self._halted: str | None = None
         self._crash: BaseException | None = None
@@ -162,8 +109,8 @@ class Execution:
     async def run(self) -> None:
         """Work until every unit is settled or the run was halted."""
         self._loop = asyncio.get_running_loop()
-        self._lanes = [_Lane(index, spec, self) for index, spec in enumerate(self._plan.lanes)]
-        self._lines: dict[frozenset[int], _Line] = {}
+        self._lanes = [Lane(index, spec, self) for index, spec in enumerate(self._plan.lanes)]
+        self._lines: dict[frozenset[int], Line] = {}
         self._ledger.began = self._loop.time()
         self._line_up()
         joined = []
@@ -218,18 +165,18 @@ class Execution:
                 self._outcomes[unit] = {}
                 self._asked[unit] = {seat for _, seat in starts[code]}
 
-    def _line(self, providers: frozenset[int]) -> _Line:
+    def _line(self, providers: frozenset[int]) -> Line:
         line = self._lines.get(providers)
         if line is None:
             lanes = [self._lanes[index] for index in sorted(providers)]
-            line = self._lines[providers] = _Line(lanes)
+            line = self._lines[providers] = Line(lanes)
             for lane in lanes:
                 lane.lines.append(line)
         return line
 
     # ---- lanes ----------------------------------------------------------------------------------
 
-    async def _open(self, lane: _Lane) -> None:
+    async def _open(self, lane: Lane) -> None:
         """Get a lane ready, each by itself: a model that loads slowly delays its own rows only."""
         try:
             await lane.caller.open()
@@ -239,7 +186,7 @@ class Execution:
         lane.ready = True
         self._pump(lane)
 
-    def _pump(self, lane: _Lane) -> None:
+    def _pump(self, lane: Lane) -> None:
         """Start workers for as long as there is work and the gate lets requests go."""
         if lane.pumping:  # a unit that ended in here was asked again: the loop below finds it
             return
@@ -256,18 +203,18 @@ class Execution:
         self._tasks.add(task)
         task.add_done_callback(self._worker_ended)
 
-    def _may_send(self, lane: _Lane) -> bool:
+    def _may_send(self, lane: Lane) -> bool:
         if self._halted is not None or lane.stopped is not None or not lane.ready:
             return False
         # Called invalid and never answered well: more than these are sent only once the replies on their way say which.
         doubtful = lane.refused and not lane.completed and lane.in_flight
         return not doubtful or lane.sent < max(_PROBES, lane.limits.max_concurrency)
 
-    def _load(self, lane: _Lane) -> _Load | None:
+    def _load(self, lane: Lane) -> _Load | None:
         """Take what the lane may send now; its gate has then let one request in."""
         while self._may_send(lane) and (line := lane.next_line()) is not None:
             now = self._loop.time()
-            if _ends_at(lane, line) <= now:
+            if line.ends_at(lane.limits.deadline) <= now:
                 ticket = line.pop()
                 late = Failure("timeout", f"no answer within deadline={lane.limits.deadline:g} s")
                 self._arrive(lane, ticket, ticket.last or late)
@@ -280,23 +227,23 @@ class Execution:
             if wait:
                 if wait < math.inf:
                     _cancel(lane.timer)
-                    lane.timer = self._loop.call_later(min(wait, _ends_at(lane, line) - now), lane.wake)
+                    lane.timer = self._loop.call_later(min(wait, line.ends_at(lane.limits.deadline) - now), lane.wake)
                 return None
             lane.sent += 1
             lane.in_flight += 1
             return _Load(self._take(lane, line, now), reserve, now)
         return None
 
-    def _take(self, lane: _Lane, line: _Line, now: float) -> list[_Ticket]:
-        tickets: list[_Ticket] = []
-        while len(tickets) < lane.caller.batch and line.head() is not None and _ends_at(lane, line) > now:
+    def _take(self, lane: Lane, line: Line, now: float) -> list[Ticket]:
+        tickets: list[Ticket] = []
+        while len(tickets) < lane.caller.batch and line.head() is not None and line.ends_at(lane.limits.deadline) > now:
             ticket = line.pop()
             if not ticket.tries:
                 ticket.first_at = now
             tickets.append(ticket)
         return tickets
 
-    def _decline(self, lane: _Lane, line: _Line, size: float) -> None:
+    def _decline(self, lane: Lane, line: Line, size: float) -> None:
         """Leave the next unit to those of its set that may take it at all; without any it ends here."""
         ticket = line.pop()
         able = [other for other in line.lanes if other.stopped is None and self._has_room(other, ticket.unit)]
@@ -306,18 +253,18 @@ class Execution:
         text = f"about {size:.0f} tokens, more than tpm={lane.limits.tpm:g} of {lane.spec.name} allows at all"
         self._arrive(lane, ticket, Failure("too_large", text))
 
-    def _has_room(self, lane: _Lane, unit: int) -> bool:
+    def _has_room(self, lane: Lane, unit: int) -> bool:
         return lane.limits.tpm is None or self._estimate(lane, unit) <= lane.limits.tpm
 
-    def _estimate(self, lane: _Lane, unit: int | None) -> float:
+    def _estimate(self, lane: Lane, unit: int | None) -> float:
         """Tokens the next request is likely to use: four bytes each, and the whole room for the answer."""
         if lane.limits.tpm is None or unit is None:
             return 0.0
         brief = lane.spec.brief
         size = len(brief.system) + len(self._plan.texts[unit].encode("utf-8", "replace"))
-        return size / 4 + brief.max_output_tokens
+        return size / 4 + lane.caller.reply_tokens
 
-    async def _work(self, lane: _Lane) -> None:
+    async def _work(self, lane: Lane) -> None:
         """Carry one load after the other for as long as the lane has any."""
         if self._halted is not None:
             return
@@ -329,7 +276,7 @@ class Execution:
         finally:
             lane.gate.hand_on()
 
-    async def _send(self, lane: _Lane, load: _Load) -> None:
+    async def _send(self, lane: Lane, load: _Load) -> None:
         used = None
         try:
             started = self._loop.time()
@@ -350,7 +297,7 @@ class Execution:
             # After the judgement: what it asks again goes before what waits for a slot.
             lane.gate.leave(self._loop.time(), load.reserved, used, lane.wake, load.entered)
 
-    async def _carry(self, lane: _Lane, tickets: list[_Ticket], started: float) -> Sequence[Completion | Failure]:
+    async def _carry(self, lane: Lane, tickets: list[Ticket], started: float) -> Sequence[Completion | Failure]:
         limits = lane.limits
         timeout = limits.timeout
         left = limits.deadline - (started - min(ticket.first_at for ticket in tickets))
@@ -373,12 +320,12 @@ class Execution:
             return [_internal(error)] * len(tickets)
         return results
 
-    def _question(self, lane: _Lane, ticket: _Ticket) -> Question:
+    def _question(self, lane: Lane, ticket: Ticket) -> Question:
         question = ticket.question
         if question is None:
             question = ticket.question = Question(lane.spec.brief, self._plan.texts[ticket.unit])
         elif question.brief is not lane.spec.brief:  # another provider of its set was asked before
-            question = ticket.question = replace(question, brief=lane.spec.brief)
+            question = ticket.question = question._replace(brief=lane.spec.brief)
         return question
 
     def _worker_ended(self, task: asyncio.Task[None]) -> None:
@@ -390,7 +337,7 @@ class Execution:
 
     # ---- what follows a reply -------------------------------------------------------------------
 
-    def _judge(self, lane: _Lane, ticket: _Ticket, result: Completion | Failure, now: float) -> None:
+    def _judge(self, lane: Lane, ticket: Ticket, result: Completion | Failure, now: float) -> None:
         if isinstance(result, Failure):
             self._judge_failure(lane, ticket, result, now)
             return
@@ -398,25 +345,21 @@ class Execution:
         lane.completed += 1
         if lane.completed == 1 and lane.refused:
             self._pump(lane)
-        match result.finish:
-            case Finish.TRUNCATED:
-                self._regrow(lane, ticket, result)
-                return
-            case Finish.REFUSED:
-                self._arrive(lane, ticket, Failure("refused", _excerpt("the model refused", result)))
-                return
-            case Finish.FILTERED:
-                self._arrive(lane, ticket, Failure("filtered", _excerpt("a content filter stopped the reply", result)))
-                return
-        verdict = self._plan.task.check(result.reply)
-        if isinstance(verdict, Answer):
-            self._arrive(lane, ticket, verdict)
+        question = self._question(lane, ticket)
+        verdict = judge(self._plan.task, question, result)
+        if isinstance(verdict, Again):
+            ticket.question = verdict.question
+            self._ask_again(self._line_of(ticket), ticket)
         else:
-            self._complain(lane, ticket, result, verdict)
+            self._arrive(lane, ticket, verdict)
 
-    def _judge_failure(self, lane: _Lane, ticket: _Ticket, failure: Failure, now: float) -> None:
+    def _judge_failure(self, lane: Lane, ticket: Ticket, failure: Failure, now: float) -> None:
         ticket.last = failure
         lane.reached = lane.reached or failure.status is not None
+        if failure.adapted:
+            self._ledger.tell(Adapted(lane.index, failure.message))
+            self._ask_again(self._line_of(ticket), ticket)
+            return
         if failure.unreached and not lane.reached:
             failure = replace(failure, scope=Scope.PROVIDER)
         if failure.refusable:
@@ -450,28 +393,9 @@ class Execution:
                 return
         self._arrive(lane, ticket, verdict.failure)
 
-    def _regrow(self, lane: _Lane, ticket: _Ticket, result: Completion) -> None:
-        """Ask once more, the same messages with more room."""
-        if ticket.question is None or ticket.question.room > 1:
-            self._arrive(lane, ticket, Failure("truncated", _excerpt("cut at its output cap twice", result)))
-            return
-        ticket.question = replace(ticket.question, room=_GROWTH)
-        self._ask_again(self._line_of(ticket), ticket)
-
-    def _complain(self, lane: _Lane, ticket: _Ticket, result: Completion, complaint: Complaint) -> None:
-        """Ask once more, with the complaint; a second bad reply is the row's error."""
-        question = ticket.question
-        if question is None or question.complaint is not None:
-            self._arrive(lane, ticket, Failure("invalid_answer", _excerpt("no valid answer, asked twice", result)))
-            return
-        reply = result.reply.text if isinstance(result.reply, Text) else ""
-        turns = tuple(Turn(*turn) for turn in repair_turns(reply, complaint.text, question.row))
-        ticket.question = replace(question, turns=turns, complaint=complaint.text)
-        self._ask_again(self._line_of(ticket), ticket)
-
     # ---- asking again ---------------------------------------------------------------------------
 
-    def _ask_again(self, line: _Line, ticket: _Ticket) -> None:
+    def _ask_again(self, line: Line, ticket: Ticket) -> None:
         if line.dead is not None:
             self._arrive(line.lanes[-1], ticket, line.dead)
             return
@@ -480,33 +404,34 @@ class Execution:
             if lane.stopped is None:
                 self._pump(lane)
 
-    def _ask_later(self, lane: _Lane, ticket: _Ticket, at: float) -> None:
+    def _ask_later(self, lane: Lane, ticket: Ticket, at: float) -> None:
         line = self._line_of(ticket)
         if line.dead is not None:
             self._arrive(lane, ticket, line.dead)
             return
-        heapq.heappush(self._later, (at, next(self._order), line, ticket))
-        if self._later[0][3] is ticket:
-            self._set_later_timer()
+        self._later.add(at, line, ticket)
+        self._set_later_timer()
 
     def _set_later_timer(self) -> None:
-        _cancel(self._later_timer)
-        if self._later and self._halted is None:
-            self._later_timer = self._loop.call_at(self._later[0][0], self._now_is_later)
+        at = self._later.next_at
+        if at != self._later_at:
+            _cancel(self._later_timer)
+            self._later_at = at
+            if at is not None and self._halted is None:
+                self._later_timer = self._loop.call_at(at, self._now_is_later)
 
     def _now_is_later(self) -> None:
-        now = self._loop.time()
-        while self._later and self._later[0][0] <= now:
-            _, _, line, ticket = heapq.heappop(self._later)
+        self._later_at = None
+        for line, ticket in self._later.due(self._loop.time()):
             self._ask_again(line, ticket)
         self._set_later_timer()
 
-    def _line_of(self, ticket: _Ticket) -> _Line:
+    def _line_of(self, ticket: Ticket) -> Line:
         return self._seats[self._plan.codes[ticket.unit]][ticket.seat]
 
     # ---- endings --------------------------------------------------------------------------------
 
-    def _arrive(self, lane: _Lane, ticket: _Ticket, result: Answer | Failure) -> None:
+    def _arrive(self, lane: Lane, ticket: Ticket, result: Answer | Failure) -> None:
         """A ticket has its outcome. Follow the itinerary on, or settle the unit."""
         if isinstance(result, Answer):
             outcome = Outcome(lane.index, answer=result)
@@ -534,9 +459,9 @@ class Execution:
         for seat in seats:
             if seat.number not in asked:
                 asked.add(seat.number)
-                self._ask_again(self._lines[seat.providers], _Ticket(unit, seat.number))
+                self._ask_again(self._lines[seat.providers], Ticket(unit, seat.number))
 
-    def _stop(self, lane: _Lane, failure: Failure) -> None:
+    def _stop(self, lane: Lane, failure: Failure) -> None:
         """Ask a provider no more; units that nobody else may answer end with its failure."""
         if lane.stopped is not None:
             return
@@ -547,10 +472,7 @@ class Execution:
         for line in lane.lines:
             if all(other.stopped is not None for other in line.lanes):
                 line.dead = replace(failure, message=message)
-                waiting = [entry[3] for entry in self._later if entry[2] is line]
-                self._later = [entry for entry in self._later if entry[2] is not line]
-                heapq.heapify(self._later)
-                for ticket in itertools.chain(waiting, line.drain()):
+                for ticket in itertools.chain(self._later.drain(line), line.drain()):
                     self._arrive(lane, ticket, line.dead)
 
     def _look_whether_over(self) -> None:
@@ -569,16 +491,11 @@ class Execution:
 
 
 class _Load(NamedTuple):
-    tickets: list[_Ticket]
+    tickets: list[Ticket]
     reserved: float
     """Tokens taken from the gate's budget for it."""
     entered: float
     """When they were taken."""
-
-
-def _ends_at(lane: _Lane, line: _Line) -> float:
-    """When the time of the line's next unit is up; a unit not asked yet has all the time there is."""
-    return line.again[0].first_at + lane.limits.deadline if line.again else math.inf
 
 
 def _cancel(timer: asyncio.TimerHandle | None) -> None:
@@ -595,11 +512,3 @@ def _tokens_used(results: Sequence[Completion | Failure]) -> float | None:
 
 def _internal(error: Exception) -> Failure:
     return Failure("internal", f"a fault in batchkit, please report it: {type(error).__name__}: {error}")
-
-
-def _excerpt(what: str, result: Completion) -> str:
-    """Say what happened, with the beginning of what the model said."""
-    reply = result.reply
-    said = reply.text if isinstance(reply, Text) else getattr(reply, "value", "")
-    said = " ".join((said if isinstance(said, str) else repr(said)).split())
-    return f"{what}: {said[:120]!r}" if said else f"{what}: the reply was empty"

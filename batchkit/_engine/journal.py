@@ -9,12 +9,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import struct
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from hashlib import blake2b
 from itertools import groupby
 from operator import attrgetter, itemgetter
@@ -36,7 +36,7 @@ Done: TypeAlias = Callable[[list[Any]], None]
 _Pending: TypeAlias = "tuple[Entry | None, Any, Done]"
 _Identity: TypeAlias = tuple[int, int]
 
-_GATHER = 0.03
+_GATHER = 0.04
 """Seconds in which a batch gathers: what a kill may cost, and a commit is shared by."""
 _BATCH = 500
 _PATIENCE = 10.0
@@ -48,12 +48,13 @@ _CAP = 1 << 30
 _CAP_CHECK = 5_000
 """Entries between two looks at the size."""
 _TRIM = 2_000
-_LOOK_UP = 900
-"""Keys in one statement: older SQLite takes 999 parameters."""
+_LOOK_UP = 10_000
+"""Keys in one statement, where SQLite takes as many parameters."""
 
 _OURS = 0x62617463
 """SQLite's application id of our files, ASCII ``batc``."""
-_PRAGMAS = ("synchronous=NORMAL", "journal_size_limit=16777216")
+_PRAGMAS = ("synchronous=NORMAL", "wal_autocheckpoint=4000", "journal_size_limit=16777216")
+"""Four times the usual pages before they are moved into the file: half the work where keys are random."""
 _ELSEWHERE = "The run goes on; its answers from here on are only in the frame and in bk.last_run()."
 
 
@@ -108,7 +109,7 @@ _KEEP = f"INSERT OR REPLACE INTO answers ({_LIST}) VALUES ({', '.join('?' * len(
 _row = attrgetter(*_COLUMNS)
 
 
-class _Unfit(Exception):  # noqa: N818 - a verdict on a file, caught in this module
+class _Unfit(Exception):
     """A file that is not ours to touch; the text is for the user."""
 
 
@@ -183,10 +184,11 @@ class Journal:
 
     def key(self, parts: Sequence[bytes]) -> bytes:
         """Hash what an answer depends on, salted by the file: 16 bytes, the same wherever the file goes."""
-        # Lengths first: ("ab", "c") and ("a", "bc") are two questions.
-        lengths = struct.pack(f"<{len(parts)}Q", *map(len, parts))
+        # Each behind its length: ("ab", "c") and ("a", "bc") are two questions.
         digest = self._hash.copy()
-        digest.update(len(parts).to_bytes(8, "little") + lengths + b"".join(parts))
+        for part in parts:
+            digest.update(len(part).to_bytes(8, "little"))
+            digest.update(part)
         return digest.digest()
 
     def look_up(self, keys: Sequence[bytes]) -> dict[bytes, Entry]:
@@ -195,9 +197,10 @@ class Journal:
         if not self._readable:
             return found
         try:
-            for start in range(0, len(keys), _LOOK_UP):
-                some = keys[start : start + _LOOK_UP]
-                found.update((entry.key, entry) for entry in _patiently(lambda some=some: self._find(some)))
+            start = 0
+            while start < len(keys):
+                start, entries = _patiently(partial(self._find, keys, start))
+                found.update((entry.key, entry) for entry in entries)
         except _troubles() as trouble:
             if _is_damage(trouble):
                 # The writer sees to it: nobody else moves files while they are in use.
@@ -231,7 +234,7 @@ class Journal:
 
     def _hand_over(self, item: _Pending) -> None:
         if self.problem is not None:
-            item[2]([item[1]])
+            _tell([item])
             return
         self._pending.append(item)
         if self._asleep:
@@ -252,11 +255,15 @@ class Journal:
 
     def _end(self, timeout: float) -> None:
         self._ending = True
+        with self._state:
+            thread = self._thread
+        if thread is None:
+            with self._disk:
+                self._disconnect()
+            return
         self._rouse()
         self._hurry.set()
-        thread = self._thread
-        if thread is not None:
-            thread.join(timeout)
+        thread.join(timeout)
 
     # ---- the writer's thread --------------------------------------------------------------------
 
@@ -289,10 +296,7 @@ class Journal:
             kept = [entry for entry, _, _ in batch if entry is not None]
             if kept and self.problem is None:
                 self._attempt(kept)
-            for done, items in groupby(batch, key=itemgetter(2)):
-                # A run that is gone does not stop another's answers.
-                with contextlib.suppress(Exception):
-                    done([token for _, token, _ in items])
+            _tell(batch)
 
     def _attempt(self, kept: list[Entry]) -> None:
         try:
@@ -305,7 +309,7 @@ class Journal:
                     raise
                 self._begin_anew(trouble)
                 _patiently(lambda: self._commit(kept))
-        except _troubles() as trouble:
+        except Exception as trouble:  # noqa: BLE001 - a thread that died would leave its runs waiting for ever
             self._give_up(_explain(trouble, self.path))
 
     def _commit(self, kept: list[Entry]) -> None:
@@ -326,7 +330,7 @@ class Journal:
             return
         self._until_cap_check = _CAP_CHECK
         for _ in range(10):  # more than was added, so that it ends below; little enough to go unnoticed
-            if _used(connection) <= _CAP or not _drop_oldest(connection):
+            if _used(connection) <= _CAP or not _drop_oldest(connection, _TRIM):
                 return
 
     def _begin_anew(self, damage: object) -> None:
@@ -336,7 +340,10 @@ class Journal:
             self._disconnect()
             if _identity(self.path) == self._identity:
                 aside = _move_aside(self.path)
-                self._news.append(_moved(self.path, aside, damage))
+                self._news.append(
+                    f"The journal {self.path} was damaged ({damage}). It was moved aside to {aside.name} and a new "
+                    "one begun: what it held will be asked again."
+                )
                 _touch(self.path)
                 self._identity = None
 
@@ -354,10 +361,8 @@ class Journal:
             except _troubles() as trouble:
                 if not _is_damage(trouble):
                     raise
-                salt = _rescued_salt(self.path)
-                self._salt = salt or self._salt
-                aside = _move_aside(self.path)
-                self._news.append(_moved(self.path, aside, trouble))
+                self._salt = _rescued_salt(self.path) or self._salt
+                self._begin_anew(trouble)
                 _patiently(self._set_up)
         except _troubles() as trouble:
             self._give_up(_explain(trouble, self.path))
@@ -405,12 +410,23 @@ class Journal:
             with contextlib.suppress(*_troubles()):
                 connection.close()
 
-    def _find(self, keys: Sequence[bytes]) -> list[Entry]:
-        marks = ", ".join("?" * len(keys))
+    def _find(self, keys: Sequence[bytes], start: int) -> tuple[int, list[Entry]]:
+        import sqlite3
+
         # Held for one statement only: no connection may be open at a fork, and the writer waits meanwhile.
         with self._disk, _reading(self.path) as connection:
-            rows = connection.execute(f"SELECT {_LIST} FROM answers WHERE key IN ({marks})", keys).fetchall()
-        return [Entry(*row) for row in rows]
+            most = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
+            some = keys[start : start + min(most, _LOOK_UP)]
+            marks = ", ".join("?" * len(some))
+            rows = connection.execute(f"SELECT {_LIST} FROM answers WHERE key IN ({marks})", some).fetchall()
+        return start + len(some), [Entry(*row) for row in rows]
+
+
+def _tell(batch: Iterable[_Pending]) -> None:
+    for done, items in groupby(batch, key=itemgetter(2)):
+        # A run that is gone does not stop another's answers.
+        with contextlib.suppress(Exception):
+            done([token for _, token, _ in items])
 
 
 # ---- what a person does with a file -------------------------------------------------------------
@@ -456,7 +472,7 @@ def delete(path: Path) -> None:
             with _reading(path):
                 pass
         except _troubles() as trouble:
-            if isinstance(trouble, _Unfit):
+            if _kind(trouble) != "CORRUPT":  # a damaged journal may go; what is no journal or in use may not
                 raise
         for part in _parts(path):
             part.unlink(missing_ok=True)
@@ -479,11 +495,11 @@ def _pruned(path: Path, before: float | None, at_most: int | None) -> int:
         dropped = 0
         if before is not None:
             dropped += connection.execute("DELETE FROM answers WHERE at < ?", (before,)).rowcount
-        while at_most is not None and _used(connection) > at_most:
-            gone = _drop_oldest(connection)
-            dropped += gone
-            if not gone:
+        while at_most is not None and (used := _used(connection)) > at_most:
+            rows = connection.execute("SELECT count(*) FROM answers").fetchone()[0]
+            if not rows:
                 break
+            dropped += _drop_oldest(connection, max(1, rows * (used - at_most) // used))
         if dropped:
             with contextlib.suppress(*_troubles()):
                 connection.execute("VACUUM")
@@ -507,28 +523,37 @@ def _connect(path: Path, mode: str = "mode=rw") -> sqlite3.Connection:
 
     uri = f"{path.as_uri()}?{mode}"
     connection = sqlite3.connect(uri, uri=True, timeout=0.25, isolation_level=None, check_same_thread=False)
-    if mode == "mode=rw":
+    try:
         for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
-    connection = _connect(path, "mode=ro")
     try:
-        try:
-            _version(connection)
-        except _troubles() as trouble:
-            # In a read-only folder SQLite can make no index of the -wal file; without one none is needed.
-            if _kind(trouble) not in ("CANTOPEN", "READONLY") or _beside(path, "-wal").exists():
-                raise
-            connection.close()
-            connection = _connect(path, "mode=ro&immutable=1")
-            _version(connection)
+        connection = _opened(path)
+    except _troubles() as trouble:
+        # In a read-only folder SQLite cannot make its files beside this one; nobody writes, so it needs none.
+        if _kind(trouble) not in ("CANTOPEN", "READONLY") or _beside(path, "-wal").exists():
+            raise
+        connection = _opened(path, "mode=ro&immutable=1")
+    with contextlib.closing(connection):
         yield connection
-    finally:
+
+
+def _opened(path: Path, mode: str = "mode=rw") -> sqlite3.Connection:
+    connection = _connect(path, mode)
+    try:
+        connection.execute("PRAGMA query_only=ON")
+        _version(connection)
+    except BaseException:
         connection.close()
+        raise
+    return connection
 
 
 def _version(connection: sqlite3.Connection) -> int:
@@ -540,7 +565,8 @@ def _version(connection: sqlite3.Connection) -> int:
             for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
         )
     finally:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
     if application != _OURS and tables:
         raise _Unfit(
             "{path} is a database of another program and no journal. It was left as it is. "
@@ -615,9 +641,9 @@ def _used(connection: sqlite3.Connection) -> int:
     return int((pages - free) * page)
 
 
-def _drop_oldest(connection: sqlite3.Connection) -> int:
+def _drop_oldest(connection: sqlite3.Connection, count: int) -> int:
     oldest = "DELETE FROM answers WHERE id IN (SELECT id FROM answers ORDER BY id LIMIT ?)"
-    return connection.execute(oldest, (_TRIM,)).rowcount
+    return connection.execute(oldest, (count,)).rowcount
 
 
 # ---- what can go wrong ----------------------------------------------------------------------------
@@ -655,9 +681,8 @@ def _explain(trouble: BaseException, path: Path) -> str:
     """What happened, to which file, and what to do."""
     if isinstance(trouble, _Unfit):
         return str(trouble).replace("{path}", str(path))
-    what, remedy = _REASONS.get(_kind(trouble), _OTHERWISE)
-    if isinstance(trouble, OSError):
-        what, remedy = _REASONS["CANTOPEN"]
+    kind = "CANTOPEN" if isinstance(trouble, OSError) else _kind(trouble)
+    what, remedy = _REASONS.get(kind, _OTHERWISE)
     return f"The journal {path} {what.format(trouble=trouble, patience=_PATIENCE)}. {remedy} {_ELSEWHERE}"
 
 
@@ -688,13 +713,6 @@ _REASONS = {
 }
 
 
-def _moved(path: Path, aside: Path, damage: object) -> str:
-    return (
-        f"The journal {path} was damaged ({damage}). It was moved aside to {aside.name} and a new one begun: "
-        "what it held will be asked again."
-    )
-
-
 # ---- files ----------------------------------------------------------------------------------------
 
 
@@ -720,7 +738,7 @@ def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
-def _parts(path: Path) -> Iterable[Path]:
+def _parts(path: Path) -> tuple[Path, Path, Path]:
     return (path, _beside(path, "-wal"), _beside(path, "-shm"))
 
 
@@ -752,7 +770,7 @@ _journals: list[Journal] = []
 @atexit.register
 def _write_the_rest() -> None:
     end = time.monotonic() + _GRACE
-    for journal in list(_journals):
+    for journal in _journals:
         journal._end(max(0.0, end - time.monotonic()))
 
 
@@ -779,6 +797,4 @@ def _after_fork_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-    )
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

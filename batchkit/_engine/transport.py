@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import ssl
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -43,12 +44,13 @@ _sessions: dict[Hashable, _Session] = {}
 class Channel:
     """A provider's connections, on loan from a session that lives on between runs."""
 
-    __slots__ = ("_budget", "_headers", "_session")
+    __slots__ = ("_budget", "_headers", "_proxy", "_session")
 
-    def __init__(self, budget: Hashable, session: _Session, headers: Mapping[str, str]) -> None:
+    def __init__(self, budget: Hashable, session: _Session, headers: Mapping[str, str], proxy: str | None) -> None:
         self._budget = budget
         self._session = session
         self._headers = headers
+        self._proxy = proxy
 
     async def post(self, url: str, body: bytes, timeout: float) -> HttpAnswer | Failure:
         """Send one request. Foreign errors come back as failures, cancellation passes through."""
@@ -63,7 +65,7 @@ class Channel:
             data = body if len(body) < _LARGE else io.BytesIO(body)
             # No redirects: they would carry the key to wherever they point.
             async with session.client.post(
-                url, data=data, headers=self._headers, timeout=limit, allow_redirects=False
+                url, data=data, headers=self._headers, timeout=limit, allow_redirects=False, proxy=self._proxy
             ) as response:
                 return HttpAnswer(response.status, response.headers, await response.read())
         except TimeoutError:
@@ -80,13 +82,27 @@ class Channel:
             session.closing = loop.call_later(_IDLE, _expire, self._budget)
 
 
-def open_channel(budget: Hashable, headers: Mapping[str, str]) -> Channel:
-    """Borrow the session that belongs to a budget (base URL, key, model), or open one."""
+def open_channel(
+    budget: Hashable, headers: Mapping[str, str], *, proxy: str | None = None, ca_file: str | None = None
+) -> Channel:
+    """Borrow the session that belongs to a budget (base URL, key, model), or open one.
+
+    Parameters
+    ----------
+    proxy : str, optional
+        URL of the proxy to go through.
+    ca_file : str, optional
+        File of certificates to trust beside the system's.
+    """
+    budget = (budget, ca_file)
     session = _sessions.get(budget)
     if session is None:
+        trusted = ssl.create_default_context()
+        if ca_file is not None:
+            trusted.load_verify_locations(ca_file)
         client = aiohttp.ClientSession(
             # The slots of a lane bound its connections; a second bound here would only queue in secret.
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE, ssl=trusted),
             cookie_jar=aiohttp.DummyCookieJar(),
         )
         session = _sessions[budget] = _Session(client)
@@ -94,23 +110,31 @@ def open_channel(budget: Hashable, headers: Mapping[str, str]) -> Channel:
         session.closing.cancel()
         session.closing = None
     session.users += 1
-    return Channel(budget, session, headers)
+    return Channel(budget, session, headers, proxy)
 
 
 def _translate(error: aiohttp.ClientError) -> Failure:
     """Say in our words what aiohttp met, most specific first. Never shows a URL's query or a header."""
     what = str(error) or type(error).__name__
     match error:
-        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError():
-            return Failure("connection", f"no secure connection: {what}", Scope.PROVIDER, unreached=True)
+        case aiohttp.ClientConnectorCertificateError():
+            text = f"the server's certificate is not trusted: {error.certificate_error}"
+            return Failure("connection", text, Scope.PROVIDER, unreached=True, tls=True)
+        case aiohttp.ClientSSLError():
+            return Failure("connection", f"no secure connection: {what}", Scope.PROVIDER, unreached=True, tls=True)
         case aiohttp.InvalidURL():
             return Failure("connection", "the base URL is no valid URL", Scope.PROVIDER, unreached=True)
+        case aiohttp.ClientProxyConnectionError():
+            return Failure("connection", f"the proxy is not reachable: {what}", Scope.TRANSIENT, unreached=True)
+        case aiohttp.ClientHttpProxyError():
+            text = f"the proxy refused: HTTP {error.status} {error.message}"
+            return Failure("connection", text, Scope.TRANSIENT, unreached=True)
         case aiohttp.ClientConnectorDNSError():
-            hint = "Is the host name in base_url right? Is this machine online?"
-            return Failure("connection", f"host not found: {what}. {hint}", Scope.TRANSIENT, unreached=True)
+            return Failure("connection", f"there is no host {error.host!r}", Scope.TRANSIENT, unreached=True)
         case aiohttp.ClientConnectorError():
-            hint = "Is the server started? Is base_url right?"
-            return Failure("connection", f"not reachable: {what}. {hint}", Scope.TRANSIENT, unreached=True)
+            why = error.os_error.strerror or str(error.os_error)
+            text = f"nobody answers at {error.host}:{error.port} ({why})"
+            return Failure("connection", text, Scope.TRANSIENT, unreached=True)
         case _:
             return Failure("connection", f"the connection broke: {what}", Scope.TRANSIENT)
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from batchkit.records import Failure
 
 __all__ = [
+    "Adapted",
     "Attempted",
     "Event",
     "Finished",
@@ -56,6 +57,13 @@ class Paused(NamedTuple):
     until: float
 
 
+class Adapted(NamedTuple):
+    """A model refused something about a request and is asked in another manner from here on."""
+
+    lane: int
+    how: str
+
+
 class Stopped(NamedTuple):
     """A provider is asked no more in this run."""
 
@@ -70,7 +78,7 @@ class Finished(NamedTuple):
     at: float
 
 
-Event = Sent | Attempted | Settled | Paused | Stopped | Finished
+Event = Sent | Attempted | Settled | Paused | Adapted | Stopped | Finished
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +94,8 @@ class LaneSnapshot:
     tokens_out: int
     paused_until: float | None
     stopped: Failure | None
+    adapted: tuple[str, ...] = ()
+    """What the model refused, and how it is asked instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +149,8 @@ class Progress:
                 self._lanes[lane].failed += rows
             case Paused(lane, until):
                 self._lanes[lane].paused_until = until
+            case Adapted(lane, how):
+                self._lanes[lane].adapted[how] = None
             case Stopped(lane, failure):
                 self._lanes[lane].stopped = failure
             case Finished(why):
@@ -158,6 +170,7 @@ class Progress:
 
 class _Lane:
     __slots__ = (
+        "adapted",
         "answered",
         "failed",
         "in_flight",
@@ -174,9 +187,10 @@ class _Lane:
         self.in_flight = self.requests = self.answered = self.failed = self.tokens_in = self.tokens_out = 0
         self.paused_until: float | None = None
         self.stopped: Failure | None = None
+        self.adapted: dict[str, None] = {}
 
     def snapshot(self) -> LaneSnapshot:
         return LaneSnapshot(
             self.name, self.in_flight, self.requests, self.answered, self.failed,
-            self.tokens_in, self.tokens_out, self.paused_until, self.stopped,
+            self.tokens_in, self.tokens_out, self.paused_until, self.stopped, tuple(self.adapted),
         )  # fmt: skip

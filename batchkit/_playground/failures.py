@@ -54,10 +54,16 @@ def dialect_of(speaker: str) -> str:
     return speaker if speaker in WIRES else "openai"
 
 
-def find_failure(name: str, dialect: str, vendor: str | None = None) -> Failure | None:
-    """Find a failure in the words of a vendor, else in those of the dialect; None where there is no such."""
-    row = FAILURES.get(name, {})
-    return (row.get(vendor) if vendor is not None else None) or row.get(dialect)
+def find_failure(name: str, dialect: str, vendor: str | None = None) -> Failure:
+    """Find a failure in the words of a vendor, else in those of the dialect.
+
+    Raises
+    ------
+    KeyError
+        There is no such failure, or not in this dialect.
+    """
+    row = FAILURES[name]
+    return row[vendor] if vendor is not None and vendor in row else row[dialect]
 
 
 # ---- how rows are written ---------------------------------------------------------------------------
@@ -163,7 +169,9 @@ _ACCOUNT: dict[str, _Row] = {
         mistral=Refusal(402, "You have no credits left.", kind="payment_required"),
     ),
     "low_credit": _row(
-        anthropic=Refusal(400, "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing."),
+        anthropic=Refusal(
+            400, "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing."
+        ),
     ),
     "quota": _row(
         openai=_openai_quota("insufficient_quota"),
@@ -202,7 +210,9 @@ _RATE_LIMIT = _row(
     ollama=Refusal(429, "too many requests"),
 )
 _OVERLOADED = _row(
-    openai=Refusal(503, "The server is currently overloaded.", "server_is_overloaded", kind="service_unavailable_error"),
+    openai=Refusal(
+        503, "The server is currently overloaded.", "server_is_overloaded", kind="service_unavailable_error"
+    ),
     anthropic=Refusal(529, "Overloaded"),
     gemini=Refusal(503, "The model is overloaded. Please try again later."),
     ollama=Refusal(503, "server busy, please try again.  maximum pending requests exceeded"),
@@ -255,12 +265,18 @@ _SERVERS: dict[str, _Row] = {
     "nginx": _all(Raw(502, _NGINX, "text/html")),
     "empty_error": _all(Raw(502, b"", "text/plain")),
     "json_text": _all(Raw(500, b'"upstream connect error"')),
-    "json_list": _all(Raw(500, b'[{"error":{"code":500,"message":"Internal error encountered.","status":"INTERNAL"}}]')),
+    "json_list": _all(
+        Raw(500, b'[{"error":{"code":500,"message":"Internal error encountered.","status":"INTERNAL"}}]')
+    ),
     "detail_text": _all(Raw(500, b'{"detail":"Internal Server Error"}')),
     "message_only": _all(Raw(500, b'{"message":"Internal Server Error"}')),
     "error_text": _all(Raw(500, b'{"error":"something went wrong"}')),
     "foreign_error": {
-        **_all(Raw(529, b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}')),
+        **_all(
+            Raw(
+                529, b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}'
+            )
+        ),
         "anthropic": Raw(
             429, b'{"error":{"message":"Slow down.","type":"requests","param":null,"code":"rate_limit_exceeded"}}'
         ),
@@ -279,8 +295,12 @@ _TOO_LONG = "This model's maximum context length is 8192 tokens. However, your m
 
 _REQUESTS: dict[str, _Row] = {
     "context_length": _row(
-        openai=Refusal(400, f"{_TOO_LONG} Please reduce the length of the messages.", "context_length_exceeded", "messages"),
-        responses=Refusal(400, "Your input exceeds the context window of this model.", "context_length_exceeded", "input"),
+        openai=Refusal(
+            400, f"{_TOO_LONG} Please reduce the length of the messages.", "context_length_exceeded", "messages"
+        ),
+        responses=Refusal(
+            400, "Your input exceeds the context window of this model.", "context_length_exceeded", "input"
+        ),
         anthropic=Refusal(400, "prompt is too long: 210000 tokens > 200000 maximum"),
         gemini=Refusal(400, "The input token count (2000000) exceeds the maximum number of tokens allowed (1048576)."),
         ollama=Refusal(400, "the input length exceeds the context length"),
@@ -345,7 +365,7 @@ def _failed(code: str, message: str) -> Raw:
     return Raw(200, body.encode())
 
 
-_BLOCKED = b'{"promptFeedback":{"blockReason":"PROHIBITED_CONTENT"},"usageMetadata":{"promptTokenCount":9,"totalTokenCount":9}}'
+_BLOCKED = b'{"promptFeedback":{"blockReason":"PROHIBITED_CONTENT"},"usageMetadata":{"promptTokenCount":9}}'
 
 _BODIES: dict[str, _Row] = {
     "error_in_200": _all(Inside(Refusal(502, "The upstream provider failed."))),
@@ -432,6 +452,10 @@ def _mistake_the_types(said: Said) -> Said:
     return _text(said, '{"label": {"name": 17}, "confidence": "high"}')
 
 
+def _say_no_label(said: Said) -> Said:
+    return _text(said, '{"label": "no such label", "confidence": 0.5}')
+
+
 _REPLIES: dict[str, _Row] = {
     "refusal": _row(openai=Twist(_refuse), anthropic=Twist(_refuse_in_words)),
     "filtered": _row(
@@ -461,6 +485,7 @@ _REPLIES: dict[str, _Row] = {
     "think_text": _all(Twist(_think_in_the_text)),
     "prose": _all(Twist(_wrap_in_prose)),
     "wrong_types": _all(Twist(_mistake_the_types)),
+    "wrong_label": _all(Twist(_say_no_label)),
 }
 
 FAILURES: Mapping[str, Mapping[str, Failure]] = {

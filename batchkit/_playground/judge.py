@@ -119,7 +119,9 @@ def answer_value(asked: Asked, verdict: Verdict) -> Any:
     properties = _properties(asked.schema)
     if "label" not in properties:
         return verdict.value
-    many = expected(asked.schema)[1] and not isinstance(verdict.value, list)
+    many = (
+        not isinstance(verdict.value, list) and isinstance(properties["label"], dict) and "items" in properties["label"]
+    )
     value: dict[str, Any] = {"label": [verdict.value] if many else verdict.value}
     if "confidence" in properties:
         value["confidence"] = verdict.confidence

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-__all__ = ["Claude", "GPT", "claude", "gemini_thinking", "gpt", "groq_efforts"]
+__all__ = ["GPT", "Claude", "claude", "gemini_thinking", "gpt", "groq_efforts"]
 
 _Row = TypeVar("_Row")
 

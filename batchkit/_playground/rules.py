@@ -6,33 +6,59 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any
 
+import orjson
+
+from batchkit._playground.fields import (
+    ANTHROPIC_FIELDS,
+    CHAT_FIELDS,
+    GEMINI_CONFIG,
+    GEMINI_FIELDS,
+    MISTRAL_FIELDS,
+    OLLAMA_FIELDS,
+    RESPONSES_FIELDS,
+)
 from batchkit._playground.judge import Asked
 from batchkit._playground.models import claude, gemini_thinking, gpt, groq_efforts
 from batchkit._playground.schemas import schema_complaint
+from batchkit._playground.unsupported import gemini_unknown
 from batchkit._playground.wires import Refusal
 from batchkit._playground.wires.base import bad, mapping, mappings, whole
 
-__all__ = ["broken", "given", "surprises", "unsupported"]
+__all__ = ["RuleBook", "surprises"]
 
 _Body = Mapping[str, Any]
 _Headers = Mapping[str, str]
 
+_SettingRules = Callable[[_Body, _Headers, str, str | None], Iterator[Refusal]]
+_TurnRules = Callable[[_Body, str, str | None], Iterator[Refusal]]
 
-def broken(dialect: str, vendor: str | None, body: _Body, headers: _Headers, model: str) -> Refusal | None:
-    """Find the first rule of the vendor's that a request breaks; ``None`` where it breaks none."""
-    return next(_RULES[dialect](body, headers, model, vendor), None)
+_HEADERS_WITH_RULES = ("x-api-key", "authorization", "anthropic-version")
+_SETTINGS_KEPT = 64
 
 
-def unsupported(dialect: str, vendor: str | None, body: _Body, names: Iterable[str]) -> Refusal | None:
-    """Turn away a request that brings a parameter of one of ``names``, as a vendor does whose model has no such.
+class RuleBook:
+    """The rules of one dialect, or of one vendor that speaks OpenAI's.
 
-    ``json_schema`` names the request for a schema, whatever field the dialect has for it.
+    What the requests of a run share is judged once: it remembers settings that broke no rule.
     """
-    brought = given(body)
-    for name in names:
-        if name in brought:
-            return _UNSUPPORTED.get(vendor or dialect, _openai_unsupported)(name, brought[name])
-    return None
+
+    def __init__(self, dialect: str, vendor: str | None = None) -> None:
+        self._vendor = vendor
+        self._of_settings, self._of_turns, self._turns = _RULES[dialect]
+        self._settled: set[tuple[object, ...]] = set()
+
+    def broken(self, body: _Body, headers: _Headers, model: str) -> Refusal | None:
+        """Find the first rule that a request breaks; ``None`` where it breaks none."""
+        settings = {name: value for name, value in body.items() if name != self._turns}
+        key = (orjson.dumps(settings), model, *map(headers.get, _HEADERS_WITH_RULES))
+        if key not in self._settled:
+            refusal = next(self._of_settings(settings, headers, model, self._vendor), None)
+            if refusal is not None:
+                return refusal
+            if len(self._settled) >= _SETTINGS_KEPT:
+                self._settled.clear()
+            self._settled.add(key)
+        return next(self._of_turns(body, model, self._vendor), None)
 
 
 def surprises(dialect: str, vendor: str | None, body: _Body, asked: Asked) -> list[str]:
@@ -49,17 +75,6 @@ def surprises(dialect: str, vendor: str | None, body: _Body, asked: Asked) -> li
 
 # ---- OpenAI chat completions and the vendors that speak them ----------------------------------------
 
-_CHAT_FIELDS = frozenset(
-    """model messages max_tokens max_completion_tokens reasoning_effort temperature top_p n stop seed logit_bias
-    logprobs top_logprobs service_tier prompt_cache_key prompt_cache_options prompt_cache_retention safety_identifier
-    verbosity metadata store response_format tools tool_choice parallel_tool_calls stream stream_options user
-    presence_penalty frequency_penalty modalities audio prediction web_search_options functions function_call""".split()
-)
-_MISTRAL_FIELDS = frozenset(
-    """model messages max_tokens temperature top_p random_seed safe_prompt response_format stop stream tools tool_choice
-    parallel_tool_calls presence_penalty frequency_penalty n prediction prompt_mode logprobs top_logprobs
-    prompt_cache_key service_tier reasoning_effort metadata guardrails""".split()
-)
 _IGNORED: Mapping[str, Set[str]] = {
     "vllm": frozenset({"guided_json", "guided_choice", "guided_regex", "guided_grammar"}),
     "ollama-v1": frozenset({"max_completion_tokens", "tool_choice", "n", "logit_bias"}),
@@ -78,7 +93,6 @@ _OLLAMA_EFFORTS = frozenset({"none", "low", "medium", "high", "max"})
 
 def _chat(body: _Body, headers: _Headers, model: str, vendor: str | None) -> Iterator[Refusal]:
     yield from _chat_fields(body, vendor)
-    yield from _messages(body, vendor)
     yield from _chat_caps(body, model, vendor)
     if vendor is None:
         yield from _gpt(body, model, str(body.get("reasoning_effort") or ""))
@@ -92,17 +106,26 @@ def _chat(body: _Body, headers: _Headers, model: str, vendor: str | None) -> Ite
 
 def _chat_fields(body: _Body, vendor: str | None) -> Iterator[Refusal]:
     if vendor == "mistral":
-        for name in sorted(body.keys() - _MISTRAL_FIELDS):
+        for name in sorted(body.keys() - MISTRAL_FIELDS):
             yield Refusal(422, "Extra inputs are not permitted", param=name)
     if vendor in _OPENAI_ITSELF:
-        for name in sorted(body.keys() - _CHAT_FIELDS):
+        for name in sorted(body.keys() - CHAT_FIELDS):
             yield bad(f"Unknown parameter: '{name}'.", "unknown_parameter", name)
 
 
-def _messages(body: _Body, vendor: str | None) -> Iterator[Refusal]:
+def _messages(body: _Body, model: str, vendor: str | None) -> Iterator[Refusal]:
     messages = body.get("messages")
+    wants_json = mapping(body.get("response_format")).get("type") == "json_object"
+    if wants_json and vendor in _NEEDS_THE_WORD_JSON and not _says_json(messages):
+        yield bad(
+            "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'.",
+            None,
+            "messages",
+        )
     if messages == []:
-        yield bad("Invalid 'messages': empty array. Expected an array with minimum length 1.", "empty_array", "messages")
+        yield bad(
+            "Invalid 'messages': empty array. Expected an array with minimum length 1.", "empty_array", "messages"
+        )
     for place, message in enumerate(mappings(messages)):
         role = message.get("role")
         if str(role) not in _ROLES or (role == "developer" and vendor is not None):
@@ -181,12 +204,8 @@ def _response_format(body: _Body, model: str, vendor: str | None) -> Iterator[Re
     form = mapping(body["response_format"])
     kind, where = str(form.get("type")), "response_format"
     if kind not in ("text", "json_object", "json_schema"):
-        yield bad(f"Invalid value: {kind!r}. Supported values are: 'json_object', 'json_schema', and 'text'.", None, where)
-    if kind == "json_object" and vendor in _NEEDS_THE_WORD_JSON and not _says_json(body.get("messages")):
         yield bad(
-            "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'.",
-            None,
-            "messages",
+            f"Invalid value: {kind!r}. Supported values are: 'json_object', 'json_schema', and 'text'.", None, where
         )
     if kind != "json_schema":
         return
@@ -259,7 +278,9 @@ def _groq(body: _Body, model: str) -> Iterator[Refusal]:
 def _deepseek(body: _Body, model: str) -> Iterator[Refusal]:
     kind = mapping(body.get("thinking")).get("type", "enabled")
     if kind not in ("enabled", "disabled"):
-        yield Refusal(422, f"thinking.type: unknown variant `{kind}`, expected `enabled` or `disabled`", param="thinking")
+        yield Refusal(
+            422, f"thinking.type: unknown variant `{kind}`, expected `enabled` or `disabled`", param="thinking"
+        )
     if kind == "enabled" and isinstance(body.get("tool_choice"), dict):
         yield bad("Thinking mode does not support this tool_choice", param="tool_choice")
     if kind == "enabled" and body.get("logprobs"):
@@ -288,12 +309,6 @@ def _ollama_v1(body: _Body, model: str) -> Iterator[Refusal]:
 
 # ---- OpenAI responses -------------------------------------------------------------------------------
 
-_RESPONSES_FIELDS = frozenset(
-    """model input instructions max_output_tokens max_tool_calls store reasoning include top_logprobs text temperature
-    top_p tools tool_choice parallel_tool_calls previous_response_id conversation metadata service_tier stream
-    stream_options truncation user prompt prompt_cache_key prompt_cache_options prompt_cache_retention
-    safety_identifier background context_management""".split()
-)
 _MOVED = {
     "messages": "input",
     "response_format": "text.format",
@@ -308,7 +323,6 @@ _INPUT_PARTS = ("input_text", "input_image", "input_file", "input_json")
 
 def _responses(body: _Body, headers: _Headers, model: str, vendor: str | None) -> Iterator[Refusal]:
     yield from _responses_fields(body)
-    yield from _input_items(body)
     yield from _at_least(body, "max_output_tokens", 16)
     yield from _numbers(body, {"temperature": (0, 2), "top_p": (0, 1), "top_logprobs": (0, 20)})
     effort = str(mapping(body.get("reasoning")).get("effort") or "")
@@ -324,14 +338,23 @@ def _responses(body: _Body, headers: _Headers, model: str, vendor: str | None) -
 
 
 def _responses_fields(body: _Body) -> Iterator[Refusal]:
-    for name in sorted(body.keys() - _RESPONSES_FIELDS):
+    for name in sorted(body.keys() - RESPONSES_FIELDS):
         if name in _MOVED:
             message = f"Unsupported parameter: '{name}'. In the Responses API, it is called '{_MOVED[name]}'."
             yield bad(message, "unsupported_parameter", name)
         yield bad(f"Unknown parameter: '{name}'.", "unknown_parameter", name)
 
 
-def _input_items(body: _Body) -> Iterator[Refusal]:
+def _input_items(body: _Body, model: str, vendor: str | None) -> Iterator[Refusal]:
+    if mapping(mapping(body.get("text")).get("format")).get("type") == "json_object" and not _says_json(
+        body.get("input")
+    ):
+        yield bad(
+            "Response input messages must contain the word 'json' in some form to use 'text.format' of type "
+            "'json_object'.",
+            None,
+            "input",
+        )
     for place, item in enumerate(mappings(body.get("input"))):
         role = str(item.get("role"))
         if item.get("type", "message") == "message" and role not in ("user", "assistant", "system", "developer"):
@@ -346,24 +369,12 @@ def _text_format(body: _Body) -> Iterator[Refusal]:
     kind = str(form.get("type", "text"))
     if kind not in ("text", "json_object", "json_schema"):
         yield bad(f"Invalid value: {kind!r}.", "invalid_value", "text.format.type")
-    if kind == "json_object" and not _says_json(body.get("input")):
-        yield bad(
-            "Response input messages must contain the word 'json' in some form to use 'text.format' of type "
-            "'json_object'.",
-            None,
-            "input",
-        )
     if kind == "json_schema":
         yield from _named_schema(form, "text.format", "openai")
 
 
 # ---- Anthropic --------------------------------------------------------------------------------------
 
-_ANTHROPIC_FIELDS = frozenset(
-    """model max_tokens messages system temperature top_p top_k stop_sequences stream metadata tools tool_choice thinking
-    output_config output_format service_tier cache_control container context_management mcp_servers inference_geo
-    speed""".split()
-)
 _ANTHROPIC_VERSIONS = ("2023-06-01", "2026-10-21")
 _ANTHROPIC_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _THINKING_TYPES = ("enabled", "disabled", "adaptive", "between_tools")
@@ -371,10 +382,10 @@ _THINKING_TYPES = ("enabled", "disabled", "adaptive", "between_tools")
 
 def _anthropic(body: _Body, headers: _Headers, model: str, vendor: str | None) -> Iterator[Refusal]:
     yield from _anthropic_headers(headers)
-    for name in sorted(body.keys() - _ANTHROPIC_FIELDS):
+    for name in sorted(body.keys() - ANTHROPIC_FIELDS):
         yield bad(f"{name}: Extra inputs are not permitted", param=name)
     yield from _anthropic_cap(body, model)
-    yield from _anthropic_messages(body, model)
+    yield from _anthropic_blocks("system", body.get("system"))
     yield from _anthropic_sampling(body, headers, model)
     yield from _anthropic_thinking(body, model)
     yield from _anthropic_output(body, model)
@@ -400,7 +411,7 @@ def _anthropic_cap(body: _Body, model: str) -> Iterator[Refusal]:
         yield bad(f"max_tokens: {cap} > {most}, which is the maximum allowed number of output tokens for {model}")
 
 
-def _anthropic_messages(body: _Body, model: str) -> Iterator[Refusal]:
+def _anthropic_messages(body: _Body, model: str, vendor: str | None) -> Iterator[Refusal]:
     messages = mappings(body.get("messages"))
     if body.get("messages") == []:
         yield bad("messages: at least one message is required")
@@ -416,14 +427,17 @@ def _anthropic_messages(body: _Body, model: str) -> Iterator[Refusal]:
         if not content:
             yield bad(f"messages.{place}: all messages must have non-empty content")
         yield from _anthropic_blocks(f"messages.{place}.content", content)
-    yield from _anthropic_blocks("system", body.get("system"))
     ends_with_assistant = bool(messages) and messages[-1].get("role") == "assistant"
     if ends_with_assistant and (not claude(model).prefill or mapping(body.get("output_config")).get("format")):
-        yield bad("This request does not support assistant message prefill. The conversation must end with a user message.")
+        yield bad(
+            "This request does not support assistant message prefill. The conversation must end with a user message."
+        )
 
 
 def _anthropic_blocks(where: str, content: Any) -> Iterator[Refusal]:
-    texts = [content] if isinstance(content, str) else [part.get("text") for part in mappings(content) if "text" in part]
+    texts = (
+        [content] if isinstance(content, str) else [part.get("text") for part in mappings(content) if "text" in part]
+    )
     for text in texts:
         if not text:
             yield bad(f"{where}: text content blocks must be non-empty")
@@ -504,14 +518,6 @@ def _anthropic_tools(body: _Body, model: str) -> Iterator[Refusal]:
 
 # ---- Gemini -----------------------------------------------------------------------------------------
 
-_GEMINI_FIELDS = frozenset(
-    "model contents systemInstruction generationConfig safetySettings tools toolConfig cachedContent serviceTier store".split()
-)
-_GEMINI_CONFIG = frozenset(
-    """stopSequences responseMimeType responseSchema responseJsonSchema responseModalities candidateCount maxOutputTokens
-    temperature topP topK seed presencePenalty frequencyPenalty responseLogprobs logprobs speechConfig thinkingConfig
-    imageConfig mediaResolution enableEnhancedCivicAnswers""".split()
-)
 _THINKING_CONFIG = frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"})
 _LEVELS = ("MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH")
 _DATA_FIELDS = ("text", "inlineData", "fileData", "functionCall", "functionResponse")
@@ -520,10 +526,11 @@ _DATA_FIELDS = ("text", "inlineData", "fileData", "functionCall", "functionRespo
 def _gemini(body: _Body, headers: _Headers, model: str, vendor: str | None) -> Iterator[Refusal]:
     config = mapping(body.get("generationConfig"))
     thinking = mapping(config.get("thinkingConfig"))
-    yield from _unknown_names(body, _GEMINI_FIELDS, "")
-    yield from _unknown_names(config, _GEMINI_CONFIG, " at 'generation_config'")
+    yield from _unknown_names(body, GEMINI_FIELDS, "")
+    yield from _unknown_names(config, GEMINI_CONFIG, " at 'generation_config'")
     yield from _unknown_names(thinking, _THINKING_CONFIG, " at 'generation_config.thinking_config'")
-    yield from _gemini_contents(body)
+    if "systemInstruction" in body and not mappings(mapping(body["systemInstruction"]).get("parts")):
+        yield bad("* GenerateContentRequest.system_instruction.parts: contents.parts must not be empty.")
     yield from _gemini_schemas(config)
     yield from _gemini_thinking(thinking, model)
     yield from _at_least(config, "maxOutputTokens", 1)
@@ -534,21 +541,10 @@ def _gemini(body: _Body, headers: _Headers, model: str, vendor: str | None) -> I
 
 def _unknown_names(found: _Body, known: Set[str], where: str) -> Iterator[Refusal]:
     for name in sorted(found.keys() - known):
-        yield _gemini_unknown(name, where)
+        yield gemini_unknown(name, where)
 
 
-def _gemini_unknown(name: str, where: str) -> Refusal:
-    message = f'Invalid JSON payload received. Unknown name "{name}"{where}: Cannot find field.'
-    violations = [{"description": message}]
-    return Refusal(
-        400,
-        message,
-        param=name,
-        details=[{"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations}],
-    )
-
-
-def _gemini_contents(body: _Body) -> Iterator[Refusal]:
+def _gemini_contents(body: _Body, model: str, vendor: str | None) -> Iterator[Refusal]:
     for place, item in enumerate(mappings(body.get("contents"))):
         if item.get("role", "user") not in ("user", "model"):
             yield bad("Please use a valid role: user, model.", param="role")
@@ -561,8 +557,6 @@ def _gemini_contents(body: _Body) -> Iterator[Refusal]:
                     f"* GenerateContentRequest.contents[{place}].parts[0].data: required oneof field 'data' must have "
                     "one initialized field"
                 )
-    if "systemInstruction" in body and not mappings(mapping(body["systemInstruction"]).get("parts")):
-        yield bad("* GenerateContentRequest.system_instruction.parts: contents.parts must not be empty.")
 
 
 def _gemini_schemas(config: _Body) -> Iterator[Refusal]:
@@ -585,7 +579,9 @@ def _gemini_thinking(thinking: _Body, model: str) -> Iterator[Refusal]:
     if "thinkingLevel" in thinking and "thinkingBudget" in thinking:
         yield bad("You can only set only one of thinking budget and thinking level.", param="thinkingLevel")
     if level not in _LEVELS:
-        yield bad(f"Invalid value at 'generation_config.thinking_config.thinking_level': {level!r}", param="thinkingLevel")
+        yield bad(
+            f"Invalid value at 'generation_config.thinking_config.thinking_level': {level!r}", param="thinkingLevel"
+        )
     if "thinkingLevel" in thinking and not takes_level:
         yield bad("Thinking level is not supported for this model.", param="thinkingLevel")
     if level == "MINIMAL" and not takes_minimal:
@@ -596,9 +592,6 @@ def _gemini_thinking(thinking: _Body, model: str) -> Iterator[Refusal]:
 
 # ---- Ollama -----------------------------------------------------------------------------------------
 
-_OLLAMA_FIELDS = frozenset(
-    """model messages stream format keep_alive tools options think truncate shift logprobs top_logprobs""".split()
-)
 _OLLAMA_CONTEXT = 4096
 """Tokens of context where nobody asks for another number and the graphics card is small."""
 _WHOLE_OPTIONS = ("num_ctx", "num_predict", "seed", "top_k")
@@ -611,13 +604,10 @@ def _ollama(body: _Body, headers: _Headers, model: str, vendor: str | None) -> I
         yield bad(f'invalid format: {form!r}; expected "json" or a valid JSON Schema object', param="format")
     think = body.get("think", False)
     if not isinstance(think, bool) and think not in ("low", "medium", "high", "max"):
-        yield bad(f'invalid think value: {think!r} (must be "high", "medium", "low", "max", true, or false)', param="think")
+        yield bad(
+            f'invalid think value: {think!r} (must be "high", "medium", "low", "max", true, or false)', param="think"
+        )
     yield from _numbers(body, {"top_logprobs": (0, 20)})
-    for message in mappings(body.get("messages")):
-        if message.get("role") not in ("system", "user", "assistant", "tool"):
-            yield bad(f"invalid role: {message.get('role')!r}")
-        if not isinstance(message.get("content", ""), str):
-            yield bad("json: cannot unmarshal array into Go struct field ChatRequest.messages.content of type string")
     options = mapping(body.get("options"))
     for name in _WHOLE_OPTIONS:
         if whole(options.get(name, 0)) is None:
@@ -627,8 +617,16 @@ def _ollama(body: _Body, headers: _Headers, model: str, vendor: str | None) -> I
             yield bad(f'option "{name}" must be of type float32', param=name)
 
 
+def _ollama_messages(body: _Body, model: str, vendor: str | None) -> Iterator[Refusal]:
+    for message in mappings(body.get("messages")):
+        if message.get("role") not in ("system", "user", "assistant", "tool"):
+            yield bad(f"invalid role: {message.get('role')!r}")
+        if not isinstance(message.get("content", ""), str):
+            yield bad("json: cannot unmarshal array into Go struct field ChatRequest.messages.content of type string")
+
+
 def _ollama_surprises(body: _Body, asked: Asked) -> list[str]:
-    found = [f"{name}: passed over in silence" for name in sorted(body.keys() - _OLLAMA_FIELDS)]
+    found = [f"{name}: passed over in silence" for name in sorted(body.keys() - OLLAMA_FIELDS)]
     if "stream" not in body:
         found.append("stream: is missing, so the reply is a stream of JSON lines")
     context = whole(mapping(body.get("options")).get("num_ctx")) or _OLLAMA_CONTEXT
@@ -637,13 +635,14 @@ def _ollama_surprises(body: _Body, asked: Asked) -> list[str]:
     return found
 
 
-_RULES: Mapping[str, Callable[[_Body, _Headers, str, str | None], Iterator[Refusal]]] = {
-    "openai": _chat,
-    "responses": _responses,
-    "anthropic": _anthropic,
-    "gemini": _gemini,
-    "ollama": _ollama,
+_RULES: Mapping[str, tuple[_SettingRules, _TurnRules, str]] = {
+    "openai": (_chat, _messages, "messages"),
+    "responses": (_responses, _input_items, "input"),
+    "anthropic": (_anthropic, _anthropic_messages, "messages"),
+    "gemini": (_gemini, _gemini_contents, "contents"),
+    "ollama": (_ollama, _ollama_messages, "messages"),
 }
+"""Dialect -> the rules of what a run's requests share, the rules of the conversation, and its field."""
 
 # ---- what several of them share ---------------------------------------------------------------------
 
@@ -684,76 +683,3 @@ def _no_stream(body: _Body) -> Iterator[Refusal]:
 
 def _says_json(messages: Any) -> bool:
     return "json" in str(messages).lower()
-
-
-# ---- parameters that a model is told to refuse ------------------------------------------------------
-
-_NESTED = ("generationConfig", "thinkingConfig", "options", "output_config", "reasoning", "text")
-_SCHEMA_FIELDS = ("responseJsonSchema", "responseSchema")
-
-
-def given(body: _Body) -> dict[str, str]:
-    """List the parameters of a request by name, each with its path; inside a vendor's own groups too."""
-    found = _paths(body, "")
-    forms = (mapping(body.get("response_format")), mapping(mapping(body.get("text")).get("format")))
-    form = next((path for path, form in zip(("response_format", "text.format"), forms, strict=True) if _has_schema(form)), None)
-    if isinstance(body.get("format"), dict):
-        form = "format"
-    if "format" in mapping(body.get("output_config")):
-        form = "output_config.format"
-    form = next((found[name] for name in _SCHEMA_FIELDS if name in found), form)
-    return found if form is None else {**found, "json_schema": form}
-
-
-def _paths(body: _Body, prefix: str) -> dict[str, str]:
-    found = {}
-    for name, value in body.items():
-        found[name] = prefix + name
-        if name in _NESTED and isinstance(value, dict):
-            found |= _paths(value, f"{prefix}{name}.")
-    return found
-
-
-def _has_schema(form: _Body) -> bool:
-    return form.get("type") == "json_schema"
-
-
-def _openai_unsupported(name: str, path: str) -> Refusal:
-    if name == "json_schema":
-        message = f"Invalid parameter: '{path}' of type 'json_schema' is not supported with this model."
-        return Refusal(400, message, param=path)
-    other = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}.get(name)
-    instead = "" if other is None else f" Use '{other}' instead."
-    message = f"Unsupported parameter: '{path}' is not supported with this model.{instead}"
-    return Refusal(400, message, "unsupported_parameter", path)
-
-
-def _anthropic_unsupported(name: str, path: str) -> Refusal:
-    if name == "json_schema":
-        return Refusal(400, f"{path}: structured outputs are not supported by this model")
-    return Refusal(400, f"`{path}` is not supported by this model.")
-
-
-def _gemini_unsupported(name: str, path: str) -> Refusal:
-    *groups, last = path.split(".")
-    where = "_".join(re.findall(r"[A-Z]?[a-z]+", groups[-1])).lower() if groups else ""
-    return _gemini_unknown(last, f" at '{where}'" if where else "")
-
-
-def _ollama_unsupported(name: str, path: str) -> Refusal:
-    if name == "think":
-        return Refusal(400, "this model does not support thinking")
-    return Refusal(400, f"{path} is not supported by this model")
-
-
-_UNSUPPORTED: Mapping[str, Callable[[str, str], Refusal]] = {
-    "anthropic": _anthropic_unsupported,
-    "gemini": _gemini_unsupported,
-    "ollama": _ollama_unsupported,
-    "mistral": lambda name, path: Refusal(422, "Extra inputs are not permitted", param=path),
-    "deepseek": lambda name, path: (
-        Refusal(400, "This response_format type is unavailable now")
-        if name == "json_schema"
-        else _openai_unsupported(name, path)
-    ),
-}

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
 from typing import Any
 
-import orjson
+from batchkit._playground.fields import (
+    ANTHROPIC_SCHEMA_REFUSES,
+    GEMINI_SCHEMA_TAKES,
+    OPENAI_SCHEMA_REFUSES,
+    OPENAPI_SCHEMA_TAKES,
+)
 
 __all__ = ["schema_complaint"]
 
@@ -16,26 +20,8 @@ _Node = tuple[str, Any, int]
 """Where a schema stands, the schema itself, and how many objects it stands in."""
 
 _FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
-_OPENAI_REFUSES = frozenset(
-    """allOf not if then else dependentRequired dependentSchemas dependencies oneOf patternProperties propertyNames
-    minProperties maxProperties contains minContains maxContains uniqueItems unevaluatedItems unevaluatedProperties
-    default""".split()
-)
 _LENGTHS = frozenset({"minLength", "maxLength"})
 _LOOKAROUND = re.compile(r"\(\?<?[=!]")
-_ANTHROPIC_REFUSES = frozenset(
-    """minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength maxItems uniqueItems contains
-    minContains maxContains minProperties maxProperties patternProperties propertyNames oneOf not if then else
-    dependentRequired dependentSchemas unevaluatedItems unevaluatedProperties""".split()
-)
-_GEMINI_TAKES = frozenset(
-    """$id $defs $ref $anchor type format title description enum items prefixItems minItems maxItems minimum maximum
-    anyOf oneOf properties additionalProperties required propertyOrdering""".split()
-)
-_OPENAPI_TAKES = frozenset(
-    """type format title description nullable enum items minItems maxItems minimum maximum anyOf properties required
-    propertyOrdering minProperties maxProperties minLength maxLength pattern example default""".split()
-)
 _OPENAPI_TYPES = frozenset({"STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL", "TYPE_UNSPECIFIED"})
 _MAPS_OF_SCHEMAS = ("properties", "$defs", "definitions", "patternProperties")
 _LISTS_OF_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -48,13 +34,7 @@ def schema_complaint(subset: str, schema: Any) -> str | None:
     Subsets are ``openai`` (strict), ``openai-older`` (the same without lengths of texts),
     ``anthropic``, ``gemini`` (``responseJsonSchema``) and ``openapi`` (``responseSchema``).
     """
-    return _complaint(subset, orjson.dumps(schema))
-
-
-@lru_cache(maxsize=64)
-def _complaint(subset: str, written: bytes) -> str | None:
-    # Of the text, because the rows of a run all bring the same schema, and a parsed one has no hash.
-    return next(_CHECKS[subset](orjson.loads(written)), None)
+    return next(_CHECKS[subset](schema), None)
 
 
 def _openai(schema: Any) -> Iterator[str]:
@@ -78,7 +58,7 @@ def _openai_root(schema: Any) -> Iterator[str]:
 
 
 def _openai_node(where: str, node: _Schema) -> Iterator[str]:
-    for name in sorted(_OPENAI_REFUSES & node.keys()):
+    for name in sorted(OPENAI_SCHEMA_REFUSES & node.keys()):
         yield f"In context={where}, '{name}' is not permitted."
     reference = node.get("$ref")
     if reference is not None and len(node) > 1:
@@ -143,7 +123,7 @@ def _anthropic(schema: Any) -> Iterator[str]:
 def _anthropic_node(where: str, node: _Schema) -> Iterator[str]:
     if (node.get("type") == "object" or "properties" in node) and node.get("additionalProperties") is not False:
         yield f"{where}: For 'object' type, 'additionalProperties' must be explicitly set to false"
-    for name in sorted(_ANTHROPIC_REFUSES & node.keys()):
+    for name in sorted(ANTHROPIC_SCHEMA_REFUSES & node.keys()):
         yield f"{where}: For '{node.get('type', 'any')}' type, property '{name}' is not supported"
     if node.get("minItems", 0) not in (0, 1):
         yield f"{where}: For 'array' type, 'minItems' values other than 0 or 1 are not supported"
@@ -155,7 +135,7 @@ def _anthropic_node(where: str, node: _Schema) -> Iterator[str]:
 
 def _gemini(schema: Any) -> Iterator[str]:
     for where, node, _ in _nodes(schema):
-        for name in sorted(node.keys() - _GEMINI_TAKES):
+        for name in sorted(node.keys() - GEMINI_SCHEMA_TAKES):
             yield f"{where}: Unknown name \"{name}\" at 'generation_config.response_json_schema': not supported."
         if "$ref" in node and any(not name.startswith("$") for name in node):
             yield f"{where}: $ref may stand beside keywords that begin with $ only."
@@ -165,7 +145,7 @@ def _gemini(schema: Any) -> Iterator[str]:
 
 def _openapi(schema: Any) -> Iterator[str]:
     for where, node, _ in _nodes(schema):
-        for name in sorted(node.keys() - _OPENAPI_TAKES):
+        for name in sorted(node.keys() - OPENAPI_SCHEMA_TAKES):
             yield f"{where}: Unknown name \"{name}\" at 'generation_config.response_schema': Cannot find field."
         kind = node.get("type", "OBJECT")
         if not isinstance(kind, str) or kind.upper() not in _OPENAPI_TYPES:

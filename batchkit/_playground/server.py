@@ -5,18 +5,27 @@ from __future__ import annotations
 import importlib
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from batchkit.errors import ConfigError
+from batchkit.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from batchkit.providers import Provider
 
-__all__ = ["Log", "Request", "RunningServer", "Server"]
+__all__ = ["Log", "Request", "RunningServer", "Script", "Server", "check_step"]
 
-_PROVIDERS = {"openai": "OpenAI", "anthropic": "Anthropic"}
+Script = Sequence[str] | Callable[[str, int], str]
+
+_PROVIDERS = {
+    "openai": "OpenAI",
+    "responses": "OpenAI",
+    "anthropic": "Anthropic",
+    "gemini": "Gemini",
+    "ollama": "Ollama",
+}
+_VERSIONED = ("openai", "responses")
 _SHARES = ("server_errors", "drops", "garbage", "truncated", "invalid", "hangs")
 
 
@@ -24,13 +33,18 @@ _SHARES = ("server_errors", "drops", "garbage", "truncated", "invalid", "hangs")
 class Server:
     """How one server of a playground behaves.
 
+    A request that the vendor's documented rules forbid is refused as the vendor would, and noted
+    in ``RunningServer.violations``; the rules go by the model's name, and a name that no vendor
+    has stands for a model that takes everything.
+
     Which requests meet a fault is drawn from the playground's seed, the server's name, the row's
     text and how often that text has been asked: the same rows meet the same faults in any order.
 
     Parameters
     ----------
-    dialect : {"openai", "anthropic"}, default "openai"
-        Chat completions or messages.
+    dialect : {"openai", "responses", "anthropic", "gemini", "ollama"}, default "openai"
+        OpenAI's chat completions or responses, Anthropic's messages, Gemini's generateContent, or
+        Ollama's chat, beside which Ollama's own chat completions are served.
     latency : float, default 0.0
         Seconds from a request's arrival to its answer, on average.
     jitter : float, default 0.0
@@ -58,6 +72,21 @@ class Server:
         The key to insist on (HTTP 401 otherwise). By default any will do, and none.
     models : sequence of str, optional
         The models to know (HTTP 404 for others). By default any name will do.
+    vendor : str, optional
+        A vendor that speaks OpenAI's chat completions in its own way: ``azure``, ``deepseek``,
+        ``groq``, ``llama.cpp``, ``lm-studio``, ``mistral``, ``moonshot``, ``ollama-v1``,
+        ``openrouter``, ``qwen``, ``together`` or ``vllm``. Its rules, its paths and its errors
+        are those of the server.
+    refuses : sequence of str
+        Parameters that the models do not take: a request that brings one is refused with the
+        vendor's HTTP 400. ``"json_schema"`` stands for the wish for a schema, however the dialect
+        puts it. This is no violation: a client can learn it only so.
+    script : sequence of str or callable, optional
+        What happens to requests, by name: ``"ok"`` for the usual, or a failure such as
+        ``"rate_limit"``, ``"overloaded"``, ``"quota"``, ``"context_length"``, ``"refusal"`` or
+        ``"fenced"`` (all are listed in ``batchkit._playground.FAILURES``). The n-th request that
+        passes the rules and limits gets the n-th name, and those after the last ``"ok"``. A
+        function gets the row's text and how often it was asked, from 1, and returns a name.
 
     Raises
     ------
@@ -68,6 +97,8 @@ class Server:
     --------
     >>> Server("anthropic", latency=0.2, max_concurrency=4, server_errors=0.03).rpm is None
     True
+    >>> Server(script=["rate_limit_seconds", "ok", "cloudflare"], refuses=["temperature"]).dialect
+    'openai'
     """
 
     dialect: str = "openai"
@@ -83,10 +114,13 @@ class Server:
     hangs: float = 0.0
     api_key: str | None = None
     models: Sequence[str] | None = None
+    vendor: str | None = None
+    refuses: Sequence[str] = ()
+    script: Script | None = None
 
     def __post_init__(self) -> None:
         if self.dialect not in _PROVIDERS:
-            raise ConfigError(f"Server(dialect={self.dialect!r}): write 'openai' or 'anthropic'.")
+            raise ConfigError(f"Server(dialect={self.dialect!r}): write one of {', '.join(map(repr, _PROVIDERS))}.")
         for name in ("latency", "jitter", *_SHARES):
             _check_number(name, getattr(self, name), 1.0 if name in _SHARES else math.inf)
         if sum(getattr(self, name) for name in _SHARES) > 1 + 1e-9:
@@ -101,12 +135,57 @@ class Server:
             raise ConfigError("Server(api_key=...): write a text that is not empty, or None to take any key.")
         if self.models is not None and not _is_names(self.models):
             raise ConfigError(f"Server(models={self.models!r}): write a list of model names, or None to take any.")
+        if self.refuses != () and not _is_names(self.refuses):
+            raise ConfigError(f"Server(refuses={self.refuses!r}): write a list of parameters, such as ['temperature'].")
+        if self.vendor is not None:
+            _check_vendor(self.vendor, self.dialect)
+        if self.script is not None:
+            _check_script(self)
 
     def __repr__(self) -> str:
         shown = ((field.name, getattr(self, field.name)) for field in fields(self) if field.name != "api_key")
         defaults = {field.name: field.default for field in fields(self)}
         set_by_user = [f"{name}={value!r}" for name, value in shown if name == "dialect" or value != defaults[name]]
         return f"Server({', '.join(set_by_user)})"
+
+
+def _check_vendor(vendor: Any, dialect: str) -> None:
+    # Imported where it is used: `import batchkit` needs no wire format.
+    from batchkit._playground.wires import VENDORS
+
+    if dialect != "openai":
+        raise ConfigError(f"Server(dialect={dialect!r}, vendor={vendor!r}): a vendor is for the dialect 'openai'.")
+    if vendor not in VENDORS:
+        raise ConfigError(f"Server(vendor={vendor!r}): there is no such vendor. {nearest(str(vendor), VENDORS)}")
+
+
+def _check_script(server: Server) -> None:
+    script: Any = server.script
+    if callable(script):
+        return
+    if isinstance(script, str) or not isinstance(script, Sequence):
+        raise ConfigError(f"Server(script={script!r}): write a list of names, or a function of a text and a count.")
+    for name in script:
+        check_step(server, name)
+
+
+def check_step(server: Server, name: Any) -> None:
+    """Refuse a name in a script that is neither ``"ok"`` nor a failure of the server's dialect.
+
+    Raises
+    ------
+    ConfigError
+        There is no such failure, or not in this dialect.
+    """
+    from batchkit._playground.failures import FAILURES
+
+    if name == "ok":
+        return
+    if not isinstance(name, str) or name not in FAILURES:
+        raise ConfigError(f"Server(script=...): {name!r} is no failure. {nearest(str(name), ['ok', *FAILURES])}")
+    if FAILURES[name].keys().isdisjoint({server.dialect, server.vendor}):
+        speakers = ", ".join(map(repr, FAILURES[name]))
+        raise ConfigError(f"Server({server.dialect!r}, script=...): {name!r} is a failure of {speakers} only.")
 
 
 def _check_number(name: str, value: Any, most: float) -> None:
@@ -134,8 +213,10 @@ class Request:
     """``answered``, or why not:
 
     - faults of the `Server`: ``server_error drop garbage truncated invalid hang``
+    - a failure's name out of the server's script
     - limits: ``over_rpm over_concurrency``
-    - ``refused`` (key, model, path or body), ``answer_raised`` (the function given as ``answer``)
+    - ``refused`` (key, model, path, body or rules), ``answer_raised`` (the function given as
+      ``answer`` or ``script``)
     - ``abandoned``: the client left, or the server was closed, before the answer
     - ``models``: the list of models, given
     """
@@ -158,6 +239,7 @@ class Log:
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
+        self.violations: list[str] = []
         self.in_flight = 0
         self.peak_in_flight = 0
         self.peak_connections = 0
@@ -196,7 +278,11 @@ class RunningServer:
     @property
     def base_url(self) -> str:
         """The base URL in the vendor's own form: with ``/v1`` for OpenAI, without for Anthropic."""
-        return f"{self.url}/v1" if self.server.dialect == "openai" else self.url
+        if self.server.vendor is not None:
+            from batchkit._playground.wires import VENDORS
+
+            return self.url + VENDORS[self.server.vendor]
+        return f"{self.url}/v1" if self.server.dialect in _VERSIONED else self.url
 
     @property
     def requests(self) -> list[Request]:
@@ -212,6 +298,11 @@ class RunningServer:
     def statuses(self) -> Counter[int | None]:
         """How many requests got which HTTP status."""
         return Counter(request.status for request in self._log.requests.copy())
+
+    @property
+    def violations(self) -> list[str]:
+        """What requests did against the vendor's documented rules, or what it passed over in silence."""
+        return self._log.violations.copy()
 
     @property
     def in_flight(self) -> int:
@@ -236,23 +327,28 @@ class RunningServer:
         model : str, default "playground"
             Any name, or one of ``models`` if the server was given some.
         **settings
-            Keywords of `batchkit.OpenAI` or `batchkit.Anthropic`, whichever speaks the server's
-            dialect. ``name``, ``api_key``, ``base_url`` and the server's own ``max_concurrency``
-            are filled in where not given.
+            Keywords of `batchkit.OpenAI` or whichever class speaks the server's dialect.
+            ``name``, ``api_key``, ``base_url``, the server's own ``max_concurrency``, and
+            ``endpoint`` or ``vendor`` where the server has one, are filled in where not given.
 
         Returns
         -------
         Provider
-            ``OpenAI`` or ``Anthropic``, by default called as the server is.
+            The vendor's, by default called as the server is.
         """
         providers = importlib.import_module("batchkit.providers")
-        known: Mapping[str, Any] = {
+        known: dict[str, Any] = {
             "name": self.name,
             "api_key": self.server.api_key or "playground",
             "base_url": self.base_url,
             "max_concurrency": self.server.max_concurrency,
         }
-        make: Any = getattr(providers, _PROVIDERS[self.server.dialect])
+        kind = _PROVIDERS[self.server.dialect]
+        if self.server.dialect == "responses":
+            known["endpoint"] = "responses"
+        if self.server.vendor is not None:
+            kind, known["vendor"] = "OpenAICompatible", self.server.vendor
+        make: Any = getattr(providers, kind)
         provider: Provider = make(model, **{**known, **settings})
         return provider
 

@@ -8,7 +8,8 @@ import itertools
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, NoReturn
 
@@ -16,17 +17,23 @@ import orjson
 from aiohttp import web
 
 from batchkit._playground.answers import Answerer
+from batchkit._playground.failures import DATE, Failure, Inside, Raw, Silence, Twist, find_failure
 from batchkit._playground.faults import Bucket, Draw, draw
 from batchkit._playground.judge import Asked, Verdict, answer_value, count_tokens, wrong_label
-from batchkit._playground.server import Log, Request, Server
-from batchkit._playground.wire import WIRES, Refusal, Said
+from batchkit._playground.rules import RuleBook, surprises
+from batchkit._playground.server import Log, Request, Server, check_step
+from batchkit._playground.unsupported import unsupported
+from batchkit._playground.wires import Doors, Refusal, Said, Visit, Wire
 
 __all__ = ["LARGEST_BODY", "Site"]
 
 LARGEST_BODY = 64 * 1024**2
 """Bytes of the largest request body that is read."""
 
-_NOT_JSON = b"<html><body>upstream hiccup</body></html>"
+_PLAIN_FAULTS = frozenset({"hang", "drop", "server_error", "garbage"})
+"""Faults drawn by chance that are failures as the catalogue has them."""
+_AS_USUAL = Twist(lambda said: said)
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _BYTES_PER_TOKEN = 4
 
 
@@ -35,6 +42,8 @@ class _Exchange:
 
     def __init__(self, site: Site, path: str, connections: int) -> None:
         self.path = path
+        self.wire = site.wire
+        self.key: str | None = None
         self.fate = "abandoned"
         self.status: int | None = None
         self.text = ""
@@ -93,10 +102,13 @@ class Site:
         self._server = server
         self._seed = seed
         self._answerer = answerer
-        self._wire = WIRES[server.dialect]
+        self._doors = Doors(server.dialect, server.vendor)
+        self.wire: Wire = self._doors.wire
+        self._rule_books: dict[Wire, RuleBook] = {}
         self._bucket = None if server.rpm is None else Bucket(server.rpm, time.monotonic())
         self._histories: dict[bytes, _History] = {}
         self._ids = itertools.count(1)
+        self._steps = itertools.count()
 
     async def open(self) -> str:
         """Listen on a free port of 127.0.0.1 and return the URL."""
@@ -131,22 +143,26 @@ class Site:
         path = request.path.rstrip("/")
         exchange = _Exchange(self, path, len(self._web.connections))
         try:
-            return await self._answer(request, path.removeprefix("/v1"), exchange)
+            return await self._answer(request, exchange)
         finally:
             exchange.end()
 
-    async def _answer(self, request: web.BaseRequest, path: str, exchange: _Exchange) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest, exchange: _Exchange) -> web.StreamResponse:
         try:
             body = await request.read()
         except web.HTTPRequestEntityTooLarge:
             return self._refuse(exchange, Refusal(413, f"The request is larger than {LARGEST_BODY} bytes."))
-        refusal = self._refuse_at_the_door(request, path)
-        if refusal is not None:
-            return self._refuse(exchange, refusal)
-        if path == "/models":
+        visit = self._doors.find(request.method, exchange.path)
+        if visit is None:
+            return self._refuse(exchange, Refusal(404, f"Invalid URL ({request.method} {request.path})", "unknown_url"))
+        wire = exchange.wire = visit.wire
+        exchange.key = wire.key(request.headers)
+        if self._server.api_key is not None and exchange.key != self._server.api_key:
+            return self._refuse(exchange, wire.wrong_key())
+        if visit.wants == "models":
             exchange.fate = "models"
-            return self._respond(exchange, 200, self._wire.models(self._server.models or ("playground",)))
-        asked = self._read(body, request.headers)
+            return self._respond(exchange, 200, wire.models(self._server.models or ("playground",)))
+        asked = self._read(body, request.headers, visit)
         if isinstance(asked, Refusal):
             return self._refuse(exchange, asked)
         exchange.text = asked.text
@@ -156,80 +172,125 @@ class Site:
             return over
         return await self._serve(request, asked, exchange)
 
-    def _refuse_at_the_door(self, request: web.BaseRequest, path: str) -> Refusal | None:
-        wanted = {"/models": "GET", self._wire.path: "POST"}.get(path)
-        if wanted != request.method:
-            return Refusal(404, f"Invalid URL ({request.method} {request.path})", "unknown_url")
-        if self._server.api_key is not None and self._wire.key(request.headers) != self._server.api_key:
-            return Refusal(401, "Incorrect API key provided.", "invalid_api_key")
-        return None
-
-    def _read(self, body: bytes, headers: Mapping[str, str]) -> Asked | Refusal:
+    def _read(self, body: bytes, headers: Mapping[str, str], visit: Visit) -> Asked | Refusal:
         try:
             parsed = orjson.loads(body)
         except orjson.JSONDecodeError:
             parsed = None
-        asked = self._wire.read(parsed, headers)
-        if isinstance(asked, Refusal) or self._server.models is None or asked.model in self._server.models:
+        asked = self._by_the_rules(parsed, headers, visit)
+        if isinstance(asked, Refusal):
+            self.log.violations.append(f"HTTP {asked.status}: {asked.message}")
             return asked
-        return Refusal(404, f"The model `{asked.model}` does not exist.", "model_not_found", "model")
+        wire = visit.wire
+        if self._server.models is not None and asked.model not in self._server.models:
+            return wire.unknown_model(asked.model)
+        if self._server.refuses:
+            refusal = unsupported(wire.dialect, wire.vendor, parsed, self._server.refuses)
+            if refusal is not None:
+                return refusal
+        self.log.violations += surprises(wire.dialect, wire.vendor, parsed, asked)
+        return asked
+
+    def _by_the_rules(self, parsed: Any, headers: Mapping[str, str], visit: Visit) -> Asked | Refusal:
+        wire = visit.wire
+        if isinstance(parsed, dict):
+            model = visit.model or str(parsed.get("model", ""))
+            refusal = self._rule_book(wire).broken(parsed, headers, model)
+            if refusal is not None:
+                return refusal
+        return wire.read(parsed, headers, visit.model)
+
+    def _rule_book(self, wire: Wire) -> RuleBook:
+        book = self._rule_books.get(wire)
+        if book is None:
+            book = self._rule_books[wire] = RuleBook(wire.dialect, wire.vendor)
+        return book
 
     def _over_a_limit(self, exchange: _Exchange) -> web.Response | None:
         most = self._server.max_concurrency
         if most is not None and self.busy >= most:
             exchange.fate = "over_concurrency"
-            refusal = Refusal(429, f"Too many requests at once: {most} are being answered.", "rate_limit_exceeded")
+            # Ollama has a queue and no limits; when it is full the server is busy.
+            status = 503 if self._server.dialect == "ollama" else 429
+            refusal = Refusal(status, f"Too many requests at once: {most} are being answered.", "rate_limit_exceeded")
             return self._error(exchange, refusal)
         wait = 0.0 if self._bucket is None else self._bucket.take(time.monotonic())
         if wait:
             exchange.fate = "over_rpm"
-            refusal = Refusal(429, f"Limit of {self._server.rpm:g} requests per minute reached.", "rate_limit_exceeded")
-            return self._error(exchange, refusal, {"retry-after": str(math.ceil(wait))} | self._exact_wait(wait))
+            return self._error(exchange, self._too_fast(wait))
         self.busy += 1
         exchange.holds_slot = True
         return None
 
-    def _exact_wait(self, wait: float) -> dict[str, str]:
-        return {"retry-after-ms": str(math.ceil(wait * 1000))} if self._server.dialect == "openai" else {}
+    def _too_fast(self, wait: float) -> Refusal:
+        message = f"Limit of {self._server.rpm:g} requests per minute reached."
+        if self._server.dialect == "gemini":
+            delay = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{wait:.3f}s"}]
+            return Refusal(429, message, details=delay)
+        headers = {"retry-after": str(math.ceil(wait))}
+        if self._server.dialect in ("openai", "responses"):
+            headers["retry-after-ms"] = str(math.ceil(wait * 1000))
+        return Refusal(429, message, "rate_limit_exceeded", headers=headers)
 
     async def _serve(self, request: web.BaseRequest, asked: Asked, exchange: _Exchange) -> web.StreamResponse:
-        chance = self._draw(asked)
+        history = self._remember(asked)
+        chance = self._draw(asked, history)
         exchange.latency = chance.latency
-        match chance.fate:
-            case "hang":
-                exchange.fate = "hang"
-                return await _until_the_client_leaves()
-            case "drop":
-                await exchange.wait("drop")
-                # Before hanging up, for the client may be back sooner than this task goes on.
-                exchange.end()
-                if request.transport is not None:
-                    request.transport.abort()
-                return await _until_the_client_leaves()
-            case "server_error":
-                await exchange.wait("server_error")
-                return self._error(exchange, Refusal(500, "The server had an error while processing your request."))
-            case "garbage":
-                await exchange.wait("garbage")
-                return self._respond(exchange, 200, _NOT_JSON)
-            case _:
-                return await self._reply(asked, chance, exchange)
-
-    async def _reply(self, asked: Asked, chance: Draw, exchange: _Exchange) -> web.Response:
         try:
-            said = self._said(asked, self._verdict(asked, chance), chance)
+            fate, failure = self._fate(asked, chance, history)
+            outcome = self._said(asked, chance, failure) if isinstance(failure, Twist) else failure
         except Exception as error:  # noqa: BLE001 (a user's function may raise anything)
             await exchange.wait("answer_raised")
             return self._error(exchange, Refusal(500, f"No answer could be made. {type(error).__name__}: {error}"))
-        await exchange.wait("truncated" if said.truncated else chance.fate)
-        exchange.output_tokens = said.output_tokens
-        return self._respond(exchange, 200, self._wire.reply(asked, said))
+        match outcome:
+            case Silence():
+                return await _say_nothing(outcome, request, exchange)
+            case Said():
+                await exchange.wait("truncated" if outcome.truncated and failure is _AS_USUAL else fate)
+                exchange.output_tokens = outcome.output_tokens
+                return self._respond(exchange, 200, exchange.wire.reply(asked, outcome))
+            case _:
+                await exchange.wait(fate)
+                return self._fail(exchange, outcome)
 
-    def _draw(self, asked: Asked) -> Draw:
+    def _fate(self, asked: Asked, chance: Draw, history: _History) -> tuple[str, Failure]:
+        """Say what is to become of a request, by the script or else by chance, and how."""
+        step = self._step(asked.text, history.times_asked)
+        fate = chance.fate if step == "ok" else step
+        if step == "ok" and fate not in _PLAIN_FAULTS:
+            return fate, _AS_USUAL
+        return fate, find_failure(fate, self._server.dialect, self._server.vendor)
+
+    def _step(self, text: str, nth: int) -> str:
+        script = self._server.script
+        if script is None:
+            return "ok"
+        if callable(script):
+            step = script(text, nth)
+            check_step(self._server, step)
+            return step
+        at = next(self._steps)
+        return script[at] if at < len(script) else "ok"
+
+    def _fail(self, exchange: _Exchange, failure: Refusal | Raw | Inside) -> web.Response:
+        if isinstance(failure, Raw):
+            return self._respond(exchange, failure.status, failure.body, failure.headers, failure.content_type)
+        if isinstance(failure, Inside):
+            return self._respond(exchange, 200, exchange.wire.error(failure.refusal, self._request_id()))
+        message = failure.message.replace("{key}", exchange.key or "")
+        # Of the time of the answer: the catalogue of failures has no clock.
+        date = formatdate(time.time() + 1, usegmt=True)
+        headers = {name: date if value == DATE else value for name, value in failure.headers.items()}
+        return self._error(exchange, replace(failure, message=message, headers=headers))
+
+    def _remember(self, asked: Asked) -> _History:
         # Not the text itself, which may be a megabyte, and not hash(), under which two texts may meet.
         key = hashlib.blake2b(asked.text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         history = self._histories.setdefault(key, _History(0, asked.cap))
         history.times_asked += 1
+        return history
+
+    def _draw(self, asked: Asked, history: _History) -> Draw:
         chance = draw(self._server, self._seed, self._name, asked.text, history.times_asked)
         has_room = chance.fate == "truncated" and asked.cap != history.first_cap
         has_no_labels = chance.fate == "invalid" and not asked.labels
@@ -242,48 +303,62 @@ class Site:
             return Verdict(wrong_label(asked.labels), 0.5)
         return self._answerer(asked)
 
-    def _said(self, asked: Asked, verdict: Verdict, chance: Draw) -> Said:
-        value = answer_value(asked, verdict)
+    def _said(self, asked: Asked, chance: Draw, twist: Twist) -> Said:
+        value = answer_value(asked, self._verdict(asked, chance))
         plain = isinstance(value, str) and asked.schema is None
         text = value.encode("utf-8", "replace").decode() if plain else orjson.dumps(value).decode()
-        length = len(text) // 2 if chance.fate == "truncated" else len(text)
-        if asked.cap is not None and count_tokens(text[:length]) > asked.cap:
-            length = len(text.encode()[: asked.cap * _BYTES_PER_TOKEN].decode("utf-8", "ignore"))
-        whole = length == len(text)
+        shown = text[: len(text) // 2] if chance.fate == "truncated" else text
+        tokens = count_tokens(shown)
+        if asked.cap is not None and tokens > asked.cap:
+            shown = text.encode()[: asked.cap * _BYTES_PER_TOKEN].decode("utf-8", "ignore")
+            tokens = count_tokens(shown)
+        whole = len(shown) == len(text)
         arguments = value if whole and isinstance(value, Mapping) else None
-        return Said(text[:length], arguments, not whole, count_tokens(text[:length]), chance.serial)
+        said = Said(shown, arguments, not whole, tokens, chance.serial)
+        if twist is _AS_USUAL:
+            return said
+        said = twist.change(said)
+        return replace(said, output_tokens=count_tokens(said.thought or "", said.refusal or said.text))
 
     def _refuse(self, exchange: _Exchange, refusal: Refusal) -> web.Response:
         exchange.fate = "refused"
         return self._error(exchange, refusal)
 
-    def _error(self, exchange: _Exchange, refusal: Refusal, headers: Mapping[str, str] | None = None) -> web.Response:
+    def _error(self, exchange: _Exchange, refusal: Refusal) -> web.Response:
         request_id = self._request_id()
-        return self._respond(exchange, refusal.status, self._wire.error(refusal, request_id), headers, request_id)
+        body = exchange.wire.error(refusal, request_id)
+        return self._respond(exchange, refusal.status, body, refusal.headers, request_id=request_id)
 
     def _respond(
         self,
         exchange: _Exchange,
         status: int,
-        body: Mapping[str, Any] | bytes,
+        body: Any,
         headers: Mapping[str, str] | None = None,
+        content_type: str | None = None,
         request_id: str | None = None,
     ) -> web.Response:
         exchange.status = status
         raw = body if isinstance(body, bytes) else orjson.dumps(body)
-        content_type = "text/html" if isinstance(body, bytes) else "application/json"
-        all_headers = {
-            "content-type": content_type,
-            self._wire.request_id_header: request_id or self._request_id(),
-            **(headers or {}),
-        }
-        return web.Response(body=raw, status=status, reason=HTTPStatus(status).phrase, headers=all_headers)
+        usual = "application/x-ndjson" if isinstance(body, bytes) else "application/json"
+        all_headers = {"content-type": content_type or usual, **(headers or {})}
+        if exchange.wire.request_id_header is not None:
+            all_headers[exchange.wire.request_id_header] = request_id or self._request_id()
+        return web.Response(body=raw, status=status, reason=_PHRASES.get(status, "Unknown"), headers=all_headers)
 
     def _request_id(self) -> str:
         return f"req_{next(self._ids):012d}"
 
 
-async def _until_the_client_leaves() -> NoReturn:
-    """Wait to be cancelled, which happens when the connection is gone."""
+async def _say_nothing(silence: Silence, request: web.BaseRequest, exchange: _Exchange) -> NoReturn:
+    if silence.fate == "hang":
+        exchange.fate = "hang"
+    else:
+        await exchange.wait("drop")
+        # Before hanging up, for the client may be back sooner than this task goes on.
+        exchange.end()
+        if request.transport is not None:
+            request.transport.abort()
+    # Until the client leaves, which cancels this.
     await asyncio.get_running_loop().create_future()
     raise ConnectionError("Nobody was to end this wait.")

@@ -250,7 +250,7 @@ def test_a_cut_reply_is_asked_again_once_with_more_room():
     ledger = execute(plan_of(["t"], [lane(script)]))
     first, second = [request.questions[0] for request in script.requests]
     assert (first.room, first.turns, first.complaint) == (1, (), None)
-    assert second == replace(first, room=second.room)
+    assert second == first._replace(room=second.room)
     assert second.room > 1
     assert kinds(ledger) == ["truncated"]
 

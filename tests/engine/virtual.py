@@ -149,7 +149,7 @@ Says = Callable[[Question, int], tuple[float, Line]]
 class Script:
     """A caller that does what its script says, and notes what it was asked and how much at once."""
 
-    reply_tokens = 0
+    reply_tokens = 100
 
     def __init__(self, says: Says | None = None, *, batch: int = 1, opening: float = 0.0) -> None:
         self.batch = batch

@@ -17,7 +17,7 @@ def _request(arrived: float, fate: str = "answered", status: int | None = 200) -
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"dialect": "gemini"}, "dialect='gemini'"),
+        ({"dialect": "cohere"}, "dialect='cohere'"),
         ({"latency": -1}, "latency=-1"),
         ({"latency": "0.1"}, "latency='0.1'"),
         ({"latency": math.inf}, "latency=inf"),

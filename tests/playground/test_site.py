@@ -18,6 +18,8 @@ LABELS = ["billing", "delivery"]
 SCHEMA = {
     "type": "object",
     "properties": {"label": {"type": "string", "enum": LABELS}, "confidence": {"type": "number"}},
+    "required": ["label", "confidence"],
+    "additionalProperties": False,
 }
 PATHS = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}
 HEADERS = {"openai": {"authorization": "Bearer k"}, "anthropic": {"x-api-key": "k", "anthropic-version": "2023-06-01"}}

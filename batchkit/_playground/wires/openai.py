@@ -28,6 +28,7 @@ VENDORS: Mapping[str, str] = {
     "llama.cpp": "/v1",
     "lm-studio": "/v1",
     "mistral": "/v1",
+    "moonshot": "/v1",
     "ollama-v1": "/v1",
     "openrouter": "/api/v1",
     "qwen": "/compatible-mode/v1",
@@ -76,9 +77,7 @@ class OpenAIWire:
             return bad("Missing required parameter: 'messages'.", "missing_required_parameter", "messages")
         found = turns(body["messages"])
         if found is None or "user" not in (role for role, _ in found):
-            return bad(
-                "Invalid value for 'messages': expected objects with role and content, one of them of the user."
-            )
+            return bad("Invalid value for 'messages': expected objects with role and content, one of them of the user.")
         wanted, tool = self._shape(body)
         return Asked(
             model=str(name),
@@ -121,7 +120,9 @@ class OpenAIWire:
             "object": "chat.completion",
             "created": 1_700_000_000,
             "model": asked.model,
-            "choices": [{"index": 0, "message": _message(asked, said), "logprobs": None, "finish_reason": _ending(said)}],
+            "choices": [
+                {"index": 0, "message": _message(asked, said), "logprobs": None, "finish_reason": _ending(said)}
+            ],
             "usage": usage,
         }
 

@@ -53,7 +53,9 @@ class ResponsesWire:
                 return bad(f"Missing required parameter: '{param}'.", "missing_required_parameter", param)
         found = _turns(body["input"])
         if found is None or "user" not in (role for role, _ in found):
-            return bad("Invalid value for 'input': expected a text or messages, one of them of the user.", None, "input")
+            return bad(
+                "Invalid value for 'input': expected a text or messages, one of them of the user.", None, "input"
+            )
         instructions = body.get("instructions")
         system = [instructions] if isinstance(instructions, str) else []
         system += [text for role, text in found if role in ("system", "developer")]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchkit._playground.judge import Asked
-from batchkit._playground.wire import WIRES, Refusal, Said
+from batchkit._playground.wires import WIRES, Refusal, Said
 
 SCHEMA = {"type": "object", "properties": {"label": {"type": "string", "enum": ["a", "b"]}}}
 VERSION = {"anthropic-version": "2023-06-01"}
