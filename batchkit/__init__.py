@@ -18,7 +18,7 @@ from batchkit.errors import (
     RowFailed,
     UnknownKeyword,
 )
-from batchkit.providers import Anthropic, Embedded, FunctionProvider, OpenAI, OpenAICompatible
+from batchkit.providers import Anthropic, Embedded, FunctionProvider, Gemini, Ollama, OpenAI, OpenAICompatible
 from batchkit.records import Prompt
 from batchkit.routes import balance, by, split, when
 from batchkit.runs import Run, last_run
@@ -34,9 +34,11 @@ __all__ = [
     "ConfigError",
     "Embedded",
     "FunctionProvider",
+    "Gemini",
     "InputError",
     "Interrupted",
     "LabelError",
+    "Ollama",
     "OpenAI",
     "OpenAICompatible",
     "Prompt",

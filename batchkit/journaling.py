@@ -229,7 +229,7 @@ class JournalView:
         """
         if older_than is None and larger_than is None:
             raise ConfigError("prune() needs to know what may go: older_than='30d', larger_than=bytes, or both.")
-        if larger_than is not None and (isinstance(larger_than, bool) or larger_than < 0):
+        if larger_than is not None and not _is_amount(larger_than):
             raise ConfigError(f"larger_than={larger_than!r} is no number of bytes.")
         before = None if older_than is None else time.time() - _days(older_than) * 86_400
         store.prune(self.path, before=before, at_most=larger_than)
@@ -257,9 +257,13 @@ def _days(age: str | float | timedelta) -> float:
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([hdw])\s*", age.lower()) if isinstance(age, str) else None
     if found:
         return float(found[1]) * _DAYS[found[2]]
-    if isinstance(age, bool | str) or not age >= 0:
+    if isinstance(age, str) or not _is_amount(age):
         raise ConfigError(f"older_than={age!r} is no age. Give days as a number, or text such as '12h', '30d', '8w'.")
     return age
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
 def _moments(seconds: pd.Series[float]) -> pd.Series[pd.Timestamp]:

@@ -388,13 +388,14 @@ def _planned(table: Table, task: Task, compiled: Compiled, output: Output, dedup
     units = columns.units(table.texts, table.blank | unrouted, compiled.codes, dedupe)
     first = units.first_row
     waiting = np.bincount(units.unit_of_row[units.unit_of_row >= 0], minlength=len(first))
+    texts = table.texts[first].tolist()
     plan = Plan(
         task,
-        table.texts[first].tolist(),
+        texts,
         compiled.codes[first].tolist(),
         waiting.tolist(),
         compiled.itineraries,
-        tuple(provider._lane(task, home) for provider in compiled.providers),
+        tuple(provider._lane(task, texts, home) for provider in compiled.providers),
     )
     return Run(table, units, compiled, plan, output)
 

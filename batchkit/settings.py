@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from batchkit.errors import ConfigError, UnknownKeyword
 
-__all__ = ["default", "find_ca_file", "find_key", "find_proxy", "journal_place", "strict", "use"]
+__all__ = ["default", "find_ca_file", "find_key", "find_proxy", "from_environment", "journal_place", "strict", "use"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -167,14 +167,22 @@ def _progress_from_outside() -> bool:
     raise ConfigError(f"BATCHKIT_PROGRESS={said!r} is not one of 'text', 'off'.")
 
 
-def find_key(variables: Sequence[str]) -> str | None:
-    """Look for a key in the environment, then in ``.env`` of the working directory (read, never exported)."""
+def find_key(variables: Sequence[str]) -> tuple[str, str] | None:
+    """Look for a key in the environment, then in ``.env`` of the working directory (read, never exported).
+
+    Returns the key and the variable it was found in.
+    """
     for source in (os.environ, _dotenv()):
         for variable in variables:
             value = (source.get(variable) or "").strip()
             if value:
-                return value
+                return value, variable
     return None
+
+
+def from_environment(variable: str) -> str | None:
+    """What a variable of the environment holds, None where it is empty or not there."""
+    return os.environ.get(variable, "").strip() or None
 
 
 def find_proxy(url: str) -> str | None:

@@ -118,7 +118,7 @@ def main() -> None:
     other_core = pin()
     with serving(other_core) as base_url:
         provider = bk.OpenAI("bench", base_url=base_url, api_key="none", max_concurrency=IN_FLIGHT)
-        lane = provider._lane(Classify(LabelSet.of(LABELS)), None)
+        lane = provider._lane(Classify(LabelSet.of(LABELS)), [], None)
         caller = lane.caller
         assert isinstance(caller, HttpCaller)
         bare = Bare(caller)

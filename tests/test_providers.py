@@ -42,7 +42,7 @@ def answer(prompt):
 HTTP = [bk.OpenAI, bk.Anthropic, bk.OpenAICompatible]
 every_http = pytest.mark.parametrize("kind", HTTP)
 HTTP_KEYWORDS = [
-    "name", "api_key", "base_url", "max_concurrency", "rpm", "tpm", "timeout", "deadline", "max_retries",
+    "name", "api_key", "base_url", "endpoint", "max_concurrency", "rpm", "tpm", "timeout", "deadline", "max_retries",
     "instructions", "temperature", "max_output_tokens", "reasoning", "headers", "extra_body",
 ]  # fmt: skip
 
@@ -54,7 +54,8 @@ HTTP_KEYWORDS = [
 def test_the_same_keywords_everywhere(kind):
     """All HTTP providers take the model first and the same keywords, by name only."""
     parameters = inspect.signature(kind).parameters
-    assert list(parameters) == ["model", *HTTP_KEYWORDS]
+    own = ["vendor"] if kind is bk.OpenAICompatible else []
+    assert list(parameters) == ["model", *own, *HTTP_KEYWORDS]
     assert {parameters[name].kind for name in HTTP_KEYWORDS} == {inspect.Parameter.KEYWORD_ONLY}
     assert parameters["model"].default is inspect.Parameter.empty
 
@@ -81,6 +82,7 @@ WRONG = {
     "name": ["", "  ", 5],
     "api_key": ["", "  ", 5, "sk-\u2026", "sk-a\nb"],
     "base_url": ["", "  ", 5, "localhost:8000", "ftp://host", "https://", "https://host/v1?key=1"],
+    "endpoint": ["", "chat", 5],
     "max_concurrency": [0, -1, 1.5, 8.0, True, "8", math.inf],
     "rpm": [0, -1, True, "60", math.inf, math.nan],
     "tpm": [0, -1, True, "60", math.inf, math.nan],
@@ -100,7 +102,7 @@ WRONG = {
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
 def test_a_value_that_cannot_be_is_refused(kind, name, value):
     """Each keyword refuses bad values when the provider is made, naming provider and keyword."""
-    words = {"api_key": "api_key|API key", "headers": "header"}
+    words = {"headers": "header"}
     with pytest.raises(bk.ConfigError, match=words.get(name, name)) as caught:
         http(kind, **{name: value})
     assert str(caught.value).startswith(f"{kind.__name__}: ")
@@ -267,7 +269,7 @@ def test_a_key_is_looked_for_when_a_run_starts(kind, variable, folder, monkeypat
     """Argument, environment and `.env` are tried in this order at every run, and a missing key names its variable."""
     provider = kind("m")
     with pytest.raises(bk.ConfigError, match=rf"needs a key.*{variable}.*\.env.*api_key="):
-        provider._lane(TASK, None)
+        provider._lane(TASK, [], None)
     (folder / ".env").write_text(f"{variable}=from-file\n")
     assert provider._found_key() == "from-file"
     monkeypatch.setenv(variable, "from-environment")
@@ -296,14 +298,14 @@ def test_a_setting_the_model_refuses_comes_before_anything_is_sent():
     """What a model is known to refuse is said when a run starts, not by every row."""
     provider = bk.OpenAICompatible("m", base_url=LOCAL, reasoning="low")
     with pytest.raises(bk.ConfigError, match="reasoning='low'"):
-        provider._lane(TASK, None)
+        provider._lane(TASK, [], None)
 
 
 def test_a_broken_key_from_outside_is_refused_without_being_shown(monkeypatch):
     """A key that no header can carry is an error that does not show it."""
     monkeypatch.setenv("OPENAI_API_KEY", f"{SECRET}\u2026")
-    with pytest.raises(bk.ConfigError, match="copied whole") as caught:
-        bk.OpenAI("m")._lane(TASK, None)
+    with pytest.raises(bk.ConfigError, match="Copy it again") as caught:
+        bk.OpenAI("m")._lane(TASK, [], None)
     assert SECRET not in str(caught.value)
 
 
@@ -311,7 +313,7 @@ def test_a_broken_key_from_outside_is_refused_without_being_shown(monkeypatch):
 def test_a_key_is_in_no_repr_and_no_pickle(kind):
     """Keys, and headers that may hold one, stay out of repr, str and pickle."""
     provider = http(kind, api_key=SECRET, headers={"X-Auth": SECRET})
-    lane = provider._lane(TASK, None)
+    lane = provider._lane(TASK, [], None)
     for shown in (repr(provider), str(provider), f"{provider!s}", repr([provider]), repr(vars(lane.caller).keys())):
         assert SECRET not in shown
     assert SECRET.encode() not in pickle.dumps(provider)
@@ -398,14 +400,14 @@ def test_what_is_no_provider_is_refused(target, says):
 def test_the_embedded_model_gives_one_label():
     """`multi_label` at the embedded model is refused before anything is asked."""
     with pytest.raises(bk.ConfigError, match="multi_label=True needs a language model"):
-        bk.Embedded()._lane(Classify(TASK.labels, multi_label=True), None)
+        bk.Embedded()._lane(Classify(TASK.labels, multi_label=True), [], None)
 
 
 @every_http
 def test_a_providers_instructions_reach_its_brief_alone(kind):
     """Instructions of one provider are in its own system text, after the verb's."""
     task = Classify(TASK.labels, "Of the verb.")
-    told = http(kind, api_key="k", instructions="Of the provider.")._lane(task, None).brief.system
-    plain = http(kind, api_key="k")._lane(task, None).brief.system
+    told = http(kind, api_key="k", instructions="Of the provider.")._lane(task, [], None).brief.system
+    plain = http(kind, api_key="k")._lane(task, [], None).brief.system
     assert told.index("Of the verb.") < told.index("Of the provider.")
     assert "Of the provider." not in plain

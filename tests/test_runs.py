@@ -189,7 +189,7 @@ def nobody_there(play):
     [
         (wrong_key, "auth", "401"),
         (no_such_model, "config", "no-such-model"),
-        (nobody_there, "connection", "Is the server started"),
+        (nobody_there, "connection", "Start the server first"),
     ],
 )
 def test_a_fault_of_every_row_stops_the_provider(dialect, provider, kind, hint):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+from pathlib import Path
 
 import pytest
 
@@ -157,7 +158,7 @@ def test_a_key_is_found_in_the_environment_first(folder, monkeypatch):
     """The environment wins over `.env`."""
     (folder / ".env").write_text("SOME_API_KEY=from-file\n")
     monkeypatch.setenv("SOME_API_KEY", " from-environment\n")
-    assert settings.find_key(["SOME_API_KEY"]) == "from-environment"
+    assert settings.find_key(["SOME_API_KEY"])[0] == "from-environment"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +168,7 @@ def test_a_key_is_found_in_the_env_file_and_not_exported(folder, line):
     """`.env` of the working directory is read, and nothing of it reaches the environment."""
     (folder / ".env").write_text(f"OTHER=1\n{line}\n")
     before = dict(os.environ)
-    assert settings.find_key(["SOME_API_KEY"]) == "from-file"
+    assert settings.find_key(["SOME_API_KEY"])[0] == "from-file"
     assert dict(os.environ) == before
 
 
@@ -175,7 +176,7 @@ def test_a_key_in_the_env_file_is_taken_literally(folder, monkeypatch):
     """A dollar sign in a key is no variable."""
     monkeypatch.setenv("HOME_OF_KEYS", "elsewhere")
     (folder / ".env").write_text("SOME_API_KEY=a${HOME_OF_KEYS}b\n")
-    assert settings.find_key(["SOME_API_KEY"]) == "a${HOME_OF_KEYS}b"
+    assert settings.find_key(["SOME_API_KEY"])[0] == "a${HOME_OF_KEYS}b"
 
 
 def test_only_the_working_directory_is_searched(folder, monkeypatch):
@@ -192,15 +193,15 @@ def test_a_blank_key_is_none(folder, monkeypatch, value):
     monkeypatch.setenv("SOME_API_KEY", value)
     assert settings.find_key(["SOME_API_KEY"]) is None
     (folder / ".env").write_text("SOME_API_KEY=from-file\n")
-    assert settings.find_key(["SOME_API_KEY"]) == "from-file"
+    assert settings.find_key(["SOME_API_KEY"])[0] == "from-file"
 
 
 def test_the_first_variable_that_is_set_wins(folder, monkeypatch):
     """Several names of one key are tried in their order."""
     monkeypatch.setenv("SECOND_API_KEY", "second")
-    assert settings.find_key(["FIRST_API_KEY", "SECOND_API_KEY"]) == "second"
+    assert settings.find_key(["FIRST_API_KEY", "SECOND_API_KEY"])[0] == "second"
     monkeypatch.setenv("FIRST_API_KEY", "first")
-    assert settings.find_key(["FIRST_API_KEY", "SECOND_API_KEY"]) == "first"
+    assert settings.find_key(["FIRST_API_KEY", "SECOND_API_KEY"])[0] == "first"
     assert settings.find_key([]) is None
 
 
@@ -209,6 +210,48 @@ def test_an_env_file_that_holds_no_keys(folder, make):
     """A folder of that name, or a file of other things, holds no key."""
     make(folder / ".env")
     assert settings.find_key(["SOME_API_KEY"]) is None
+
+
+# ---- journal ------------------------------------------------------------------------------------
+
+
+def test_the_journal_has_a_place_of_its_own(monkeypatch):
+    """Unless told otherwise answers are kept in the user's data folder."""
+    place = settings.journal_place()
+    assert place.is_absolute()
+    assert (place.parent.name, place.name) == ("batchkit", "journal.sqlite")
+    monkeypatch.setenv("BATCHKIT_JOURNAL", "  ")
+    assert settings.journal_place(None) == place
+
+
+@pytest.mark.parametrize("value", [False, "off", " OFF "])
+def test_no_journal_at_all(defaults, monkeypatch, value):
+    """A journal is switched off by the value given, by the default or from outside, the nearer winning."""
+    assert settings.journal_place(value) is None
+    monkeypatch.setenv("BATCHKIT_JOURNAL", "outside.sqlite")
+    defaults["journal"] = value
+    assert settings.journal_place() is None
+    assert settings.journal_place("given.sqlite").name == "given.sqlite"
+    defaults["journal"] = None
+    assert settings.journal_place().name == "outside.sqlite"
+    if value:
+        monkeypatch.setenv("BATCHKIT_JOURNAL", value)
+        assert settings.journal_place() is None
+
+
+def test_a_journal_at_a_path(folder):
+    """A path is made absolute, `~` is the home, and nothing is made there."""
+    assert settings.journal_place("kept/answers.sqlite") == folder / "kept" / "answers.sqlite"
+    assert settings.journal_place(folder / "x") == folder / "x"
+    assert settings.journal_place("~/x") == Path.home() / "x"
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("value", [True, 0, 1, "", "  ", b"x", ["x"]])
+def test_a_place_for_the_journal_that_is_none(value):
+    """A value that is no path is refused and named."""
+    with pytest.raises(bk.ConfigError, match=r"journal=.* is neither a path nor 'off'"):
+        settings.journal_place(value)
 
 
 # ---- strict -----------------------------------------------------------------------------------

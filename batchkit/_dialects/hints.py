@@ -223,8 +223,8 @@ def _about_connection(failure: Failure, endpoint: Endpoint, url: str) -> str | N
         return "The server speaks plain http: write http:// in base_url=."
     if failure.tls:
         return (
-            "Its certificate is not known here, as a company's own is not: set the variable SSL_CERT_FILE to the "
-            "PEM file of the authority that signed it, and start Python anew."
+            "Its certificate is not known here, as a company's own is not: set the environment variable SSL_CERT_FILE "
+            "to the PEM file of the authority that signed it (in a notebook with %env), and run again."
         )
     if not failure.unreached:
         return None
@@ -234,8 +234,8 @@ def _about_connection(failure: Failure, endpoint: Endpoint, url: str) -> str | N
     if "." not in _host(endpoint) or not is_own(endpoint):
         return f"Is base_url={endpoint.base_url!r} right, and that server reachable from here?"
     return (
-        "Is this machine online? Behind a company's proxy set the variable HTTPS_PROXY (http://host:port) "
-        "and start Python anew."
+        "Is this machine online? Behind a company's proxy set the environment variable HTTPS_PROXY to "
+        "http://host:port (in a notebook with %env), and run again."
     )
 
 

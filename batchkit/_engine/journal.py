@@ -361,7 +361,6 @@ class Journal:
             except _troubles() as trouble:
                 if not _is_damage(trouble):
                     raise
-                self._salt = _rescued_salt(self.path) or self._salt
                 self._begin_anew(trouble)
                 _patiently(self._set_up)
         except _troubles() as trouble:
@@ -752,13 +751,6 @@ def _move_aside(path: Path) -> Path:
         with contextlib.suppress(FileNotFoundError):
             os.replace(part, _beside(aside, part.name.removeprefix(path.name)))
     return aside
-
-
-def _rescued_salt(path: Path) -> bytes | None:
-    # With the same salt, processes that have the file open go on to the new one.
-    with contextlib.suppress(*_troubles()), _reading(path) as connection:
-        return _salt(connection)
-    return None
 
 
 # ---- the process ----------------------------------------------------------------------------------

@@ -132,8 +132,8 @@ def _translate(error: aiohttp.ClientError) -> Failure:
         case aiohttp.ClientConnectorDNSError():
             return Failure("connection", f"there is no host {error.host!r}", Scope.TRANSIENT, unreached=True)
         case aiohttp.ClientConnectorError():
-            why = error.os_error.strerror or str(error.os_error)
-            text = f"nobody answers at {error.host}:{error.port} ({why})"
+            why = os.strerror(error.os_error.errno) if error.os_error.errno else str(error.os_error)
+            text = f"nobody answers at {error.host}:{error.port}: {why.lower()}"
             return Failure("connection", text, Scope.TRANSIENT, unreached=True)
         case _:
             return Failure("connection", f"the connection broke: {what}", Scope.TRANSIENT)

@@ -119,9 +119,7 @@ def answer_value(asked: Asked, verdict: Verdict) -> Any:
     properties = _properties(asked.schema)
     if "label" not in properties:
         return verdict.value
-    many = (
-        not isinstance(verdict.value, list) and isinstance(properties["label"], dict) and "items" in properties["label"]
-    )
+    many = expected(asked.schema)[1] and not isinstance(verdict.value, list)
     value: dict[str, Any] = {"label": [verdict.value] if many else verdict.value}
     if "confidence" in properties:
         value["confidence"] = verdict.confidence

@@ -84,7 +84,7 @@ class Server:
     script : sequence of str or callable, optional
         What happens to requests, by name: ``"ok"`` for the usual, or a failure such as
         ``"rate_limit"``, ``"overloaded"``, ``"quota"``, ``"context_length"``, ``"refusal"`` or
-        ``"fenced"`` (all are listed in ``batchkit._playground.FAILURES``). The n-th request that
+        ``"fenced"`` (all stand in ``FAILURES`` in ``batchkit._playground.failures``). The n-th request that
         passes the rules and limits gets the n-th name, and those after the last ``"ok"``. A
         function gets the row's text and how often it was asked, from 1, and returns a name.
 

@@ -32,10 +32,11 @@ def unsupported(dialect: str, vendor: str | None, body: _Body, names: Iterable[s
 def given(body: _Body) -> dict[str, str]:
     """List the parameters of a request by name, each with its path; inside a vendor's own groups too."""
     found = _paths(body, "")
-    forms = (mapping(body.get("response_format")), mapping(mapping(body.get("text")).get("format")))
-    form = next(
-        (path for path, form in zip(("response_format", "text.format"), forms, strict=True) if _has_schema(form)), None
-    )
+    form = None
+    if mapping(body.get("response_format")).get("type") == "json_schema":
+        form = "response_format"
+    if mapping(mapping(body.get("text")).get("format")).get("type") == "json_schema":
+        form = "text.format"
     if isinstance(body.get("format"), dict):
         form = "format"
     if "format" in mapping(body.get("output_config")):
@@ -47,13 +48,10 @@ def given(body: _Body) -> dict[str, str]:
 def gemini_unknown(name: str, where: str) -> Refusal:
     """Turn away a name that Gemini does not know."""
     message = f'Invalid JSON payload received. Unknown name "{name}"{where}: Cannot find field.'
-    violations = [{"description": message}]
-    return Refusal(
-        400,
-        message,
-        param=name,
-        details=[{"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations}],
-    )
+    details = [
+        {"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": [{"description": message}]},
+    ]
+    return Refusal(400, message, param=name, details=details)
 
 
 def _paths(body: _Body, prefix: str) -> dict[str, str]:
@@ -63,10 +61,6 @@ def _paths(body: _Body, prefix: str) -> dict[str, str]:
         if name in _NESTED and isinstance(value, dict):
             found |= _paths(value, f"{prefix}{name}.")
     return found
-
-
-def _has_schema(form: _Body) -> bool:
-    return form.get("type") == "json_schema"
 
 
 def _openai_unsupported(name: str, path: str) -> Refusal:

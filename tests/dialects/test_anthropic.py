@@ -104,7 +104,8 @@ def test_the_brief_is_not_changed():
     before = copy.deepcopy(brief.schema)
     sent = ANTHROPIC.prepare(brief, endpoint())["output_config"]["format"]["schema"]
     assert brief.schema == before
-    assert sent == {"type": "array", "items": {"type": "object", "properties": {"minimum": {"type": "integer"}}}}
+    closed = {"type": "object", "properties": {"minimum": {"type": "integer"}}, "additionalProperties": False}
+    assert sent == {"type": "array", "items": closed}
 
 
 def test_an_older_model_answers_through_a_tool():

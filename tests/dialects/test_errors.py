@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchkit._dialects.errors import body_failure, read_failure, read_request_id, unreadable
+from batchkit._dialects.errors import body_failure, is_no_model, read_failure, read_request_id, unreadable
 from batchkit.records import ERROR_KINDS, Failure, Scope
 
 NOW = 1_800_000_000.0
@@ -93,6 +93,11 @@ def test_a_failure_has_its_kind_and_scope(status, error, kind, scope):
         (b'{"error": {"message": {"a": 1}}}', "HTTP 500: {'a': 1}"),
         (b"no healthy\n upstream", "HTTP 500: no healthy upstream"),
         (b"<html><head><style>p{}</style></head><h1>Bad &amp; gone</h1></html>", "HTTP 500: Bad & gone"),
+        (b"<html><title>h | 520: unknown error</title><h1>Long</h1></html>", "HTTP 500: h | 520: unknown error"),
+        (b'{"errors": [{"message": "m"}]}', "HTTP 500: m"),
+        (b'{"message": {"detail": [{"loc": ["body", "n"], "msg": "no"}]}}', "HTTP 500: body.n: no"),
+        (b'{"error": {"message": "upstream", "metadata": {"raw": "{\\"message\\": \\"m\\"}"}}}', "HTTP 500: upstream: m"),
+        (b'{"error": {"message": "upstream", "metadata": {"raw": "busy"}}}', "HTTP 500: upstream: busy"),
         (b'"text"', "HTTP 500: text"),
         (b"\xff\xfe", "HTTP 500: \ufffd\ufffd"),
     ],
@@ -114,14 +119,6 @@ def test_a_deep_body_is_read():
     deep = b"[" * 900 + b"]" * 900
     for body in (deep, b'{"error": %s}' % deep, b'{"detail": [%s]}' % deep, b'{"error": {"details": %s}}' % deep):
         assert read_failure(500, {}, body, NOW).kind == "server"
-
-
-def test_not_found_says_where_to_look():
-    """A 404 hints at the two usual mistakes."""
-    message = read(404, {"code": "model_not_found", "message": "The model 'x' does not exist."}).message
-    assert message.startswith("HTTP 404 model_not_found: The model 'x' does not exist.")
-    assert "model's name" in message
-    assert "`/v1`" in message
 
 
 @pytest.mark.parametrize(
@@ -166,10 +163,90 @@ def test_a_provider_can_forbid_to_ask_again(status, kind):
 
 
 @pytest.mark.parametrize(
+    ("message", "seconds"),
+    [
+        ("Please try again in 1.2s.", 1.2),
+        ("Please try again in 20ms. Visit https://example.com", 0.02),
+        ("try again in 1m26.4s", 86.4),
+        ("Try again in 1h2m3s", 3723.0),
+        ("Please retry after 27 seconds.", 27.0),
+        ("Please retry in 34.07s.", 34.07),
+        ("try again in about 3 minutes", 180.0),
+        ("try again in 500 milliseconds", 0.5),
+        ("try again in 0s", None),
+        ("try again in 2 fortnights", None),
+        ("please try again later", None),
+        ("wait 5s", None),
+    ],
+)
+def test_a_wait_in_words_is_read(message, seconds):
+    """What a message says about when to try again is understood, with any unit."""
+    assert read(429, {"message": message}).retry_after == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "scope"),
+    [
+        (400, {"message": "once more"}, TRANSIENT),
+        (429, {"code": "insufficient_quota"}, PROVIDER),
+        (401, {"message": "no"}, PROVIDER),
+        (400, {"code": "content_filter"}, ROW),
+        (400, {"code": "context_length_exceeded"}, ROW),
+    ],
+)
+def test_a_provider_can_ask_to_be_asked_again(status, error, scope):
+    """With x-should-retry true a request called invalid may pass, but no quota, key or filter does."""
+    assert read(status, error, x_should_retry="true").scope is scope
+
+
+@pytest.mark.parametrize(
+    ("error", "param"),
+    [
+        ({"param": "max_tokens", "message": "m"}, "max_tokens"),
+        ({"param": None, "message": "Unsupported parameter: 'temperature' is not supported"}, "temperature"),
+        ({"message": 'Invalid JSON payload received. Unknown name "foo" at \'x\': Cannot find field.'}, "foo"),
+        ({"message": "Unknown parameter: `a.b[0]`."}, "a.b[0]"),
+        ({"message": "thinking: not here"}, None),
+        ({"details": [{"fieldViolations": [{"field": "contents"}]}]}, "contents"),
+        ({"message": {"detail": [{"loc": ["body", "seed"], "msg": "no"}]}}, "seed"),
+        ({"message": "nothing of the kind"}, None),
+    ],
+)
+def test_the_field_that_is_complained_about_is_found(error, param):
+    """The field of the request that an error names is known, in any vendor's way to name it."""
+    assert read(400, error).param == param
+
+
+@pytest.mark.parametrize(
+    ("message", "is_so"),
+    [
+        ("The model `x` does not exist or you do not have access to it.", True),
+        ("model 'qwen3' not found, try pulling it first", True),
+        ("models/x is not found for API version v1beta", True),
+        ("Model Not Exist", True),
+        ("Invalid model: x", True),
+        ("x/y is not a valid model ID", True),
+        ("Unable to access model x", True),
+        ("No endpoints found for x/y.", True),
+        ("No endpoints found that can handle the requested parameters.", False),
+        ("This model does not support response format `json_schema`.", False),
+        ("Unsupported parameter: 'max_tokens' is not supported with this model.", False),
+        ("Invalid model output field", False),
+        ("Not Found", False),
+    ],
+)
+def test_a_missing_model_is_told_in_many_words(message, is_so):
+    """Every vendor's way to say that there is no such model is understood, and nothing else is taken for it."""
+    assert is_no_model(message) is is_so
+
+
+@pytest.mark.parametrize(
     ("headers", "body", "found"),
     [
         ({"x-request-id": "req_1"}, b"", "req_1"),
         ({"request-id": "req_2"}, b"", "req_2"),
+        ({"apim-request-id": "req_4"}, b"", "req_4"),
+        ({"cf-ray": "8c-FRA"}, b"", "8c-FRA"),
         ({}, b'{"type": "error", "error": {"type": "api_error"}, "request_id": "req_3"}', "req_3"),
         ({"request-id": "req_2"}, b'{"error": {}, "request_id": "req_3"}', "req_2"),
         ({}, b"", None),
@@ -197,6 +274,9 @@ def test_the_request_id_of_an_answer_is_read_from_its_headers():
         ({"error": {"type": "authentication_error", "message": "key"}}, "auth", PROVIDER),
         ({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}, "server", TRANSIENT),
         ({"error": "something"}, "server", TRANSIENT),
+        ({"error": "model 'x' not found"}, "config", PROVIDER),
+        ({"error": "the prompt is too long: 9 > 8"}, "context_length", ROW),
+        ([{"error": {"code": 429, "message": "slow down"}}], "rate_limited", TRANSIENT),
         ({"error": True}, "server", TRANSIENT),
         ({"type": "error"}, "server", TRANSIENT),
     ],

@@ -24,7 +24,7 @@ def test_a_vendor_can_be_asked(vendor):
     assert profile.vendor == vendor
     assert profile.dialect in DIALECTS
     assert profile.base_url is None or check_base_url(profile.base_url) is None
-    assert bool(profile.key_env) is profile.key_required
+    assert profile.key_env or not profile.key_required
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_any_model_name_has_traits(vendor, model, reasoning, temperature):
     profile = PROFILES[vendor]
     assert traits_of(asked) in [*profile.models.values(), profile.unknown, profile.unknown_off]
     message = check_settings(asked)
-    assert message is None or "Leave" in message or "extra_body=" in message
+    assert message is None or "Leave" in message or "extra_body=" in message or "no model name" in message
 
 
 @pytest.mark.parametrize(

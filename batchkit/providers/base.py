@@ -1,0 +1,126 @@
+"""What all providers are: a name, limits, and a lane for each run."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from batchkit._engine import bridge
+from batchkit._engine.callers import Caller
+from batchkit._engine.execute import Execution
+from batchkit._engine.ledger import ANSWERED, Ledger
+from batchkit._engine.plan import LaneSpec, Plan
+from batchkit._logic.itinerary import Seat, seated
+from batchkit._logic.labels import LabelSet
+from batchkit._logic.tasks import Classify, Task
+from batchkit.errors import ConfigError
+from batchkit.records import ERROR_KINDS, Brief, Limits
+
+__all__ = ["Check", "Provider"]
+
+
+_TRIAL = "I was charged twice for one order."
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What `Provider.check` found."""
+
+    provider: str
+    ok: bool
+    """Key, model and structured output work."""
+    seconds: float
+    """From the request to its answer, a new connection included where there was none."""
+    model: str | None = None
+    """As the provider names it."""
+    error: str | None = None
+    message: str | None = None
+
+
+def _checked(provider: str, ledger: Ledger) -> Check:
+    log = ledger.attempts
+    seconds = log.ended[-1] - log.started[0] if len(log) else math.nan
+    if ledger.state[0] == ANSWERED:
+        return Check(provider, True, seconds, log.model[-1])
+    return Check(provider, False, seconds, None, ERROR_KINDS[ledger.kind[0]], ledger.messages[0])
+
+
+class Provider:
+    """Something that answers questions about rows. Compared by identity."""
+
+    name: str
+    """How it is called in columns and tables; unique within a run."""
+    limits: Limits
+    instructions: str | None
+    """Added to the task's instructions at this provider only."""
+    needs_home_loop = False
+
+    @functools.cached_property
+    def _own(self) -> object:
+        # Not id(self): another provider may get the same one once this is gone.
+        return object()
+
+    def check(self) -> Check:
+        """Make one tiny request: whether the key is right, the model there, and its answer in the form asked for.
+
+        The connection stays open for the next run.
+
+        Returns
+        -------
+        Check
+            ``ok``, the answering ``model``, ``seconds``, and where it is not ok ``error`` and ``message``.
+
+        Raises
+        ------
+        ConfigError
+            A key is missing.
+
+        Examples
+        --------
+        >>> import batchkit as bk
+        >>> bk.FunctionProvider(lambda text: "billing", name="rules").check().ok
+        True
+        """
+        task = Classify(LabelSet(("billing", "delivery")))
+        with bridge.home_loop(self.needs_home_loop) as home:
+            lane = self._lane(task, [_TRIAL], home)
+            lane = replace(lane, limits=replace(lane.limits, max_retries=0, deadline=lane.limits.timeout))
+            plan = Plan(
+                task, ["I was charged twice for one order."], [0], [1], (seated(Seat(frozenset({0}))),), (lane,)
+            )
+            ledger = Ledger(plan)
+            future = bridge.submit(Execution(plan, ledger, rng=Random()).run())
+            try:
+                bridge.wait(future, lambda: None, home)
+            except KeyboardInterrupt:
+                future.cancel()
+                raise
+        return _checked(self.name, ledger)
+
+    def _brief(self, task: Task, texts: Sequence[str]) -> Brief:
+        """What all its requests of a run have in common."""
+        return task.brief(self.instructions)
+
+    def _caller(self, brief: Brief, home: asyncio.AbstractEventLoop | None) -> Caller:
+        raise NotImplementedError
+
+    def _budget(self) -> tuple[Any, ...]:
+        """Whose limits it uses: its own, unless something outside has limits that others use too."""
+        return (self._own,)
+
+    def _refuses(self, task: Task) -> str | None:
+        """Why this provider cannot take a task, None where it can."""
+        return None
+
+    def _lane(self, task: Task, texts: Sequence[str], home: asyncio.AbstractEventLoop | None) -> LaneSpec:
+        """What the engine needs to know of it for one run."""
+        reason = self._refuses(task)
+        if reason is not None:
+            raise ConfigError(f"{self.name}: {reason}")
+        brief = self._brief(task, texts)
+        return LaneSpec(self.name, self._caller(brief, home), brief, self.limits, self._budget())

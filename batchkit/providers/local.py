@@ -1,0 +1,136 @@
+"""Providers inside this process: the embedded model, and functions of the user's."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal
+
+from batchkit._engine.callers import Caller, EmbeddedCaller, FunctionCaller
+from batchkit._logic.tasks import Task
+from batchkit.errors import ConfigError
+from batchkit.providers import checks
+from batchkit.providers.base import Provider
+from batchkit.records import Brief, Limits
+from batchkit.settings import strict
+
+__all__ = ["Embedded", "FunctionProvider"]
+
+
+class Embedded(Provider):
+    """A small embedding model inside this process: classifies offline, without key or network.
+
+    It compares a text with the labels' names and descriptions, and with the verb's ``examples``
+    where some are given. Good for a first look, for tests, and for the easy rows. Needs
+    ``pip install "batchkit-notebook[embedded]"``.
+
+    Parameters
+    ----------
+    name : str
+        How it is called in columns and tables.
+
+    Examples
+    --------
+    >>> import batchkit as bk
+    >>> bk.Embedded()
+    Embedded()
+    """
+
+    @strict
+    def __init__(self, *, name: str = "embedded") -> None:
+        self.name = checks.text("Embedded", "name", name)
+        # One thread: the model computes, and more threads would only take turns.
+        self.limits = Limits(max_concurrency=1, timeout=600.0)
+        self.instructions = None
+
+    def __repr__(self) -> str:
+        return "Embedded()" if self.name == "embedded" else f"Embedded(name={self.name!r})"
+
+    def _caller(self, brief: Brief, home: asyncio.AbstractEventLoop | None) -> Caller:
+        if importlib.util.find_spec("wordllama") is None:
+            raise ConfigError('the embedded model is not installed: pip install "batchkit-notebook[embedded]"')
+        return EmbeddedCaller(brief)
+
+    def _refuses(self, task: Task) -> str | None:
+        if getattr(task, "multi_label", False):
+            return "the embedded model gives one label a row; multi_label=True needs a language model."
+        return None
+
+
+class FunctionProvider(Provider):
+    """A Python function that answers: your own client, another library, rules, a fake for a test.
+
+    Parameters
+    ----------
+    fn : callable
+        Gets a `Prompt` (a ``str``, the row's rendered text: for one column the cell unchanged,
+        for several ``name: value`` lines; with ``.system``, ``.labels``, ``.schema``) and returns
+        the answer (a label, or a dict with ``label`` and perhaps ``confidence``) or a reply's
+        text. Async functions run on a loop; sync ones each in a thread.
+    batched : bool
+        Whether ``fn`` gets a list of prompts and returns a list of answers, in their order; an
+        exception object in it is that row's failure.
+    loop : {"engine", "caller"}
+        ``"caller"`` runs ``fn`` on the loop of the thread that calls the verb, for clients bound
+        to it. A loop that runs already (a notebook's) is then patched with nest-asyncio.
+    name : str, optional
+        How it is called in columns and tables. Default: the function's name.
+    max_concurrency : int, optional
+        Calls at once. Default 8; 1 for batched sync functions.
+    rows_per_request : int
+        The most prompts a batched function gets at once.
+    timeout, deadline, max_retries, rpm, instructions
+        As for `OpenAI`. ``TimeoutError`` and ``ConnectionError`` count as transient and are
+        retried; any other exception is the row's error, of kind ``function``.
+
+    Examples
+    --------
+    >>> import batchkit as bk
+    >>> rules = bk.FunctionProvider(lambda prompt: "billing" if "invoice" in prompt else "other", name="rules")
+    >>> rules
+    FunctionProvider('rules')
+    """
+
+    @strict
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        batched: bool = False,
+        loop: Literal["engine", "caller"] = "engine",
+        name: str | None = None,
+        max_concurrency: int | None = None,
+        rows_per_request: int = 64,
+        rpm: float | None = None,
+        timeout: float = 60.0,
+        deadline: float = 600.0,
+        max_retries: int = 5,
+        instructions: str | None = None,
+    ) -> None:
+        where = "FunctionProvider"
+        if not callable(fn):
+            raise ConfigError(f"{where} needs a function; got {fn!r}.")
+        if loop not in ("engine", "caller"):
+            raise ConfigError(f"{where}: loop={loop!r} is neither 'engine' nor 'caller'.")
+        self._function = fn
+        self._batched = bool(batched)
+        if not batched and rows_per_request != 64:
+            raise ConfigError(f"{where}: rows_per_request={rows_per_request!r} is for batched=True.")
+        self._rows = checks.whole(where, "rows_per_request", rows_per_request, 1) if batched else 1
+        self.needs_home_loop = loop == "caller"
+        usual = getattr(fn, "__name__", type(fn).__name__).strip("<>")
+        self.name = checks.text(where, "name", usual if name is None else name)
+        if max_concurrency is None:
+            max_concurrency = 1 if batched and not inspect.iscoroutinefunction(fn) else 8
+        self.limits = checks.limits(where, max_concurrency, rpm, None, timeout, deadline, max_retries)
+        self.instructions = checks.instructions(where, instructions)
+
+    def __repr__(self) -> str:
+        return f"FunctionProvider({self.name!r}{', batched=True' if self._batched else ''})"
+
+    def _caller(self, brief: Brief, home: asyncio.AbstractEventLoop | None) -> Caller:
+        return FunctionCaller(
+            self._function, batched=self._batched, batch=self._rows, home=home if self.needs_home_loop else None
+        )
