@@ -18,6 +18,7 @@ from batchkit.errors import (
     RowFailed,
     UnknownKeyword,
 )
+from batchkit.journaling import journal
 from batchkit.providers import Anthropic, Embedded, FunctionProvider, Gemini, Ollama, OpenAI, OpenAICompatible
 from batchkit.records import Prompt
 from batchkit.routes import balance, by, split, when
@@ -49,6 +50,7 @@ __all__ = [
     "__version__",
     "balance",
     "by",
+    "journal",
     "last_run",
     "playground",
     "split",

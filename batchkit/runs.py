@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,12 +20,14 @@ from batchkit import columns
 from batchkit._engine import bridge
 from batchkit._engine.execute import Execution
 from batchkit._engine.ledger import ANSWERED, FAILED, Ledger
+from batchkit._engine.memory import Memory
 from batchkit._engine.plan import Plan
 from batchkit._logic.itinerary import NOBODY
+from batchkit._logic.pricing import Budget, dollars
 from batchkit._logic.progress import Snapshot
 from batchkit._logic.stats import quantile
 from batchkit._logic.tasks import Task
-from batchkit.errors import BatchkitWarning, Interrupted, RowFailed
+from batchkit.errors import BatchkitWarning, ConfigError, Interrupted, RowFailed
 from batchkit.providers import resolve
 from batchkit.records import ERROR_KINDS
 from batchkit.routes import compile_route
@@ -31,10 +35,11 @@ from batchkit.routes import compile_route
 if TYPE_CHECKING:
     import concurrent.futures
 
+    from batchkit._engine.journal import Journal
     from batchkit.columns import Table, Units
     from batchkit.routes import Compiled
 
-__all__ = ["Cost", "Output", "Run", "View", "carry_out", "last_run"]
+__all__ = ["Cost", "Output", "Run", "Terms", "View", "carry_out", "last_run"]
 
 _GRACE = 2.0
 """Seconds that answers in flight get to arrive after an interrupt."""
@@ -74,8 +79,34 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Terms:
+    """On which terms a run is carried out.
+
+    Attributes
+    ----------
+    journal : Path or None
+        Where finished answers are kept.
+    refresh : bool
+        Ask again although answered before.
+    dedupe : bool
+        Ask equal texts once.
+    on_error : str
+        ``"continue"`` or ``"raise"``.
+    max_cost, max_seconds : float or None
+        Send nothing new once so many USD are spent, or so many seconds are over.
+    """
+
+    journal: Path | None = None
+    refresh: bool = False
+    dedupe: bool = True
+    on_error: str = "continue"
+    max_cost: float | None = None
+    max_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Cost:
-    """What a run used. Tokens are as the providers counted them; money is not known yet.
+    """What a run used: tokens as the providers counted them, and USD as far as prices are known.
 
     Attributes
     ----------
@@ -83,14 +114,17 @@ class Cost:
         All attempts together, answers that were refused or cut included.
     usd : float or None
         None: unknown. It is never guessed, and never 0 for want of a price.
+    is_partial : bool
+        Whether some requests have no known cost, so that the true one is higher than ``usd``.
     """
 
     tokens_in: int
     tokens_out: int
     usd: float | None = None
+    is_partial: bool = False
 
     def __str__(self) -> str:
-        price = "price unknown" if self.usd is None else f"${self.usd:.4f}"
+        price = "price unknown" if self.usd is None else dollars(self.usd) + (" and some unknown" * self.is_partial)
         return f"{self.tokens_in:,} tokens in, {self.tokens_out:,} out, {price}"
 
 
@@ -100,8 +134,11 @@ class Run:
     Frames are made when they are asked for, and show the state of that moment.
     """
 
-    def __init__(self, table: Table, units: Units, compiled: Compiled, plan: Plan, output: Output) -> None:
+    def __init__(
+        self, table: Table, units: Units, compiled: Compiled, plan: Plan, output: Output, terms: Terms
+    ) -> None:
         self._table = table
+        self._terms = terms
         self._units = units
         self._unrouted = compiled.codes == _code_of_nobody(compiled)
         self._names = [provider.name for provider in compiled.providers]
@@ -161,7 +198,7 @@ class Run:
         """One row per attempt, in the order in which they ended.
 
         ``row`` is the position of the (first) row asked about; ``started`` and ``ended`` are
-        seconds since the run began.
+        seconds since the run began; ``cost`` is in USD, NaN where it is unknown.
         """
         log = self._ledger.attempts
         count = len(log)
@@ -182,6 +219,7 @@ class Run:
                 "finish": columns.text_values(log.finish[:count]),
                 "tokens_in": pd.array(log.tokens_in[:count], dtype="Int64"),
                 "tokens_out": pd.array(log.tokens_out[:count], dtype="Int64"),
+                "cost": np.array(log.cost[:count], dtype=float),
                 "tokens_cached": pd.array(log.tokens_cached[:count], dtype="Int64"),
                 "model": columns.text_values(log.model[:count]),
                 "request_id": columns.text_values(log.request_id[:count]),
@@ -194,7 +232,8 @@ class Run:
         """One row per provider: rows, answers, failures, attempts, latency quantiles in seconds, tokens, cost.
 
         ``rows`` counts the rows it settled; latencies are of attempts that brought a reply;
-        ``cost`` is NaN: unknown. ``stopped`` says why a provider was asked no more.
+        ``cost`` is in USD, NaN where it is unknown. ``stopped`` says why a provider was asked no
+        more, ``adapted`` what its model refused and how it was asked instead.
         """
         snapshot = self.snapshot
         requests = self.requests
@@ -214,18 +253,28 @@ class Run:
                     "p99": quantile(good, 0.99),
                     "tokens_in": lane.tokens_in,
                     "tokens_out": lane.tokens_out,
-                    "cost": np.nan,
+                    "cost": np.nan if lane.cost is None or lane.cost_is_partial else lane.cost,
+                    "adapted": " ".join(lane.adapted) or None,
                     "stopped": None if lane.stopped is None else f"{lane.stopped.kind}: {lane.stopped.message}",
                 }
             )
         summary = pd.DataFrame(table).set_index("provider")
-        return summary.assign(stopped=columns.text_values(list(summary["stopped"])))
+        texts = {name: columns.text_values(list(summary[name])) for name in ("adapted", "stopped")}
+        return summary.assign(**texts)
 
     @property
     def cost(self) -> Cost:
-        """Tokens used by all attempts; money is unknown."""
+        """What all attempts used: tokens, and USD as far as it is known."""
         lanes = self.snapshot.lanes
-        return Cost(sum(lane.tokens_in for lane in lanes), sum(lane.tokens_out for lane in lanes))
+        known = [lane.cost for lane in lanes if lane.cost is not None]
+        partial = self.cost_is_partial
+        usd = None if partial and not sum(known) else sum(known)
+        return Cost(sum(lane.tokens_in for lane in lanes), sum(lane.tokens_out for lane in lanes), usd, partial)
+
+    @property
+    def cost_is_partial(self) -> bool:
+        """Whether some requests have no known cost."""
+        return any(lane.cost_is_partial for lane in self.snapshot.lanes)
 
     @property
     def elapsed(self) -> float:
@@ -245,8 +294,17 @@ class Run:
 
     # ---- inside -------------------------------------------------------------------------------
 
-    def _start(self, *, raise_on_error: bool) -> concurrent.futures.Future[None]:
-        self._execution = Execution(self._plan, self._ledger, rng=random.Random(), raise_on_error=raise_on_error)
+    def _start(self, journal: Journal | None) -> concurrent.futures.Future[None]:
+        terms = self._terms
+        self._execution = Execution(
+            self._plan,
+            self._ledger,
+            rng=random.Random(),
+            raise_on_error=terms.on_error == "raise",
+            memory=None if journal is None else Memory(journal, self._plan, recall=not terms.refresh),
+            budget=None if terms.max_cost is None else Budget(terms.max_cost),
+            max_seconds=terms.max_seconds,
+        )
         self._future = bridge.submit(self._execution.run())
         return self._future
 
@@ -263,23 +321,33 @@ class Run:
         pending = (units >= 0) & (state != ANSWERED) & (state != FAILED)
         kinds = _by_row(np.array(ledger.kind, dtype=np.int64), units, -1)
         if over:
-            kinds[pending] = ERROR_KINDS.index("cancelled")
+            kinds[pending] = ERROR_KINDS.index(_KIND_OF_PENDING.get(ledger.snapshot().finished or "", "cancelled"))
         messages: list[str | None] = [None] * count
         for unit, message in list(ledger.messages.items()):
             messages[unit] = message
         message_of_row = _by_row(_objects(messages), units, None)
         if over:
             message_of_row[pending] = _WHY_PENDING.get(ledger.snapshot().finished or "", "not answered")
+        attempts = self._attempts_by_row()
+        reused = (state == ANSWERED) & ~_by_row(self._was_asked(), units, False)
+        attempts["reused"] = pd.array(reused, dtype="boolean")
         return {
-            "status": columns.named(_statuses(units, state, self._table.blank, self._unrouted), _STATUSES),
+            "status": columns.named(_statuses(units, state, self._table.blank, self._unrouted, reused), _STATUSES),
             "answer": _by_row(_objects(ledger.values), units, None),
             "confidence": _by_row(np.array(ledger.confidence, dtype=float), units, np.nan),
             "provider": columns.named(_by_row(np.array(ledger.lane, dtype=np.int64), units, -1), self._names),
             "error": columns.named(kinds, ERROR_KINDS),
             "message": columns.text_values(message_of_row),
             "confidence_source": columns.text_values(_by_row(_objects(ledger.source), units, None)),
-            **self._attempts_by_row(),
+            **attempts,
         }
+
+    def _was_asked(self) -> Any:
+        """By unit: whether any request was made for it."""
+        asked = np.zeros(len(self._units.first_row), dtype=bool)
+        log = self._ledger.attempts
+        asked[np.array(log.unit[: len(log)], dtype=np.int64)] = True
+        return asked
 
     def _attempts_by_row(self) -> dict[str, Any]:
         """What the requests for a row came to; at the first of the rows that share them."""
@@ -308,7 +376,8 @@ class Run:
             by_row = np.where(owner, _by_row(totals, rows, 0), 0)
             return pd.array(np.where(rows >= 0, by_row, 0), dtype="Int64")
 
-        reused = pd.array(np.zeros(len(rows), dtype=bool), dtype="boolean")
+        paid = np.bincount(unit, weights=np.array(log.cost[:count], dtype=float), minlength=size)
+        paid = np.where(self._was_asked(), paid, 0.0)
         return {
             "model": text(log.model[:count]),
             "finish": text(log.finish[:count]),
@@ -316,8 +385,8 @@ class Run:
             "seconds": _by_row(seconds, rows, np.nan),
             "tokens_in": count_once(log.tokens_in),
             "tokens_out": count_once(log.tokens_out),
-            "cost": np.full(len(rows), np.nan),
-            "reused": reused,
+            "cost": np.where(owner, _by_row(paid, rows, np.nan), 0.0 * _by_row(paid, rows, np.nan)),
+            "reused": None,
             "request_id": text(log.request_id[:count]),
         }
 
@@ -332,7 +401,10 @@ class Run:
 
 
 _STATUSES = ["answered", "reused", "blank", "unrouted", "failed", "pending"]
+_KIND_OF_PENDING: Mapping[str, str] = {"max_cost": "budget", "max_seconds": "budget"}
 _WHY_PENDING: Mapping[str, str] = {
+    "max_cost": "not asked: max_cost was reached",
+    "max_seconds": "not asked: max_seconds were over",
     "cancelled": "not answered: the run was cancelled",
     "interrupted": "not answered: the run was interrupted",
     "raised": "not asked: an earlier row failed, and on_error='raise'",
@@ -353,9 +425,7 @@ def last_run() -> Run | None:
     return _latest
 
 
-def carry_out(
-    table: Table, task: Task, route: Any, output: Output, *, dedupe: bool, on_error: str, view: View | None
-) -> Run:
+def carry_out(table: Table, task: Task, route: Any, output: Output, terms: Terms, view: View | None) -> Run:
     """Plan a run, carry it out and wait for it.
 
     Raises
@@ -370,22 +440,40 @@ def carry_out(
     compiled = compile_route(route, table, resolve)
     needs_home = any(provider.needs_home_loop for provider in compiled.providers)
     with bridge.home_loop(needs_home) as home:
-        run = _planned(table, task, compiled, output, dedupe, home)
-        future = run._start(raise_on_error=on_error == "raise")
-        _announce(run)
-        _wait(run, future, view, home)
+        run = _planned(table, task, compiled, output, terms, home)
+        _check_budget(run)
+        with _open_journal(terms.journal) as journal:
+            future = run._start(journal)
+            _announce(run)
+            _wait(run, future, view, home)
     if view is not None:
         view.close(run)
     else:
         _warn_of_stopped(run)
-    if on_error == "raise" and run._ledger.first_failed is not None:
+    if terms.on_error == "raise" and run._ledger.first_failed is not None:
         raise RowFailed(f"{run._first_failure()}. Finished rows are kept: see .run.frame of this error.", run)
     return run
 
 
-def _planned(table: Table, task: Task, compiled: Compiled, output: Output, dedupe: bool, home: Any) -> Run:
+@contextlib.contextmanager
+def _open_journal(place: Path | None) -> Iterator[Journal | None]:
+    if place is None:
+        yield None
+        return
+    from batchkit._engine.journal import Journal
+
+    journal = Journal.open(place)
+    try:
+        yield journal
+    finally:
+        journal.close()
+        for news in journal.news():
+            warnings.warn(news, BatchkitWarning, stacklevel=_levels_to_the_user())
+
+
+def _planned(table: Table, task: Task, compiled: Compiled, output: Output, terms: Terms, home: Any) -> Run:
     unrouted = compiled.codes == _code_of_nobody(compiled)
-    units = columns.units(table.texts, table.blank | unrouted, compiled.codes, dedupe)
+    units = columns.units(table.texts, table.blank | unrouted, compiled.codes, terms.dedupe)
     first = units.first_row
     waiting = np.bincount(units.unit_of_row[units.unit_of_row >= 0], minlength=len(first))
     texts = table.texts[first].tolist()
@@ -397,7 +485,16 @@ def _planned(table: Table, task: Task, compiled: Compiled, output: Output, dedup
         compiled.itineraries,
         tuple(provider._lane(task, texts, home) for provider in compiled.providers),
     )
-    return Run(table, units, compiled, plan, output)
+    return Run(table, units, compiled, plan, output, terms)
+
+
+def _check_budget(run: Run) -> None:
+    unknown = [lane.name for lane in run._plan.lanes if lane.price is None]
+    if run._terms.max_cost is not None and unknown:
+        raise ConfigError(
+            f"max_cost={run._terms.max_cost!r} cannot be kept: the price of {', '.join(unknown)} is not known. "
+            "Give it with price=(input, output) in USD per million tokens, or leave max_cost out."
+        )
 
 
 def _code_of_nobody(compiled: Compiled) -> int:
@@ -428,17 +525,16 @@ def _wait(run: Run, future: concurrent.futures.Future[None], view: View | None, 
             run._halt("interrupted", 0.0)
         if view is not None:
             view.close(run)
-        raise Interrupted(_interrupted(run.snapshot)) from None
+        raise Interrupted(_interrupted(run.snapshot, run._terms.journal is not None)) from None
     except BaseException:
         if not future.done():
             run._halt("cancelled", 0.0)  # nothing may go on that nobody waits for
         raise
 
 
-def _interrupted(snapshot: Snapshot) -> str:
-    return (
-        f"{snapshot.answered:,} of {snapshot.rows:,} rows are answered; "
-        "bk.last_run().frame holds them, and nothing more is being sent."
+def _interrupted(snapshot: Snapshot, kept: bool) -> str:
+    return f"{snapshot.answered:,} of {snapshot.rows:,} rows are answered; bk.last_run().frame holds them" + (
+        ", and running the cell again goes on from there." if kept else ", and nothing more is being sent."
     )
 
 
@@ -458,9 +554,10 @@ def _levels_to_the_user() -> int:
     return level
 
 
-def _statuses(units: Any, state: Any, blank: Any, unrouted: Any) -> Any:
+def _statuses(units: Any, state: Any, blank: Any, unrouted: Any, reused: Any) -> Any:
     codes = np.full(len(units), _STATUSES.index("pending"))
     codes[state == ANSWERED] = _STATUSES.index("answered")
+    codes[reused] = _STATUSES.index("reused")
     codes[state == FAILED] = _STATUSES.index("failed")
     codes[(units < 0) & unrouted] = _STATUSES.index("unrouted")
     codes[(units < 0) & blank] = _STATUSES.index("blank")

@@ -22,7 +22,6 @@ _CHOICES: Mapping[str, tuple[Any, ...]] = {
     "progress": (None, True, False, "text"),
     "details": (None, True, False, "full"),
     "on_error": ("continue", "raise"),
-    "journal": (None, False),
 }
 _defaults: dict[str, Any] = {
     "route": None,
@@ -30,6 +29,7 @@ _defaults: dict[str, Any] = {
     "details": None,
     "on_error": "continue",
     "journal": None,
+    "max_cost": None,
 }
 
 
@@ -66,8 +66,10 @@ class use:  # noqa: N801 - reads as a verb: with bk.use(...):
         Which columns stand beside the answer: confidence, provider and error (None or True), none, or all.
     on_error : {"continue", "raise"}, optional
         What a row's error does to the run.
-    journal : {None, False}, optional
-        This version keeps no journal; ``False`` says that none is wanted.
+    journal : path or False, optional
+        Where finished answers are kept, or nowhere. Default: a file in the user's data folder.
+    max_cost : float, optional
+        USD that a run may cost.
 
     Examples
     --------
@@ -78,9 +80,23 @@ class use:  # noqa: N801 - reads as a verb: with bk.use(...):
 
     @strict
     def __init__(
-        self, *, route: Any = ..., progress: Any = ..., details: Any = ..., on_error: Any = ..., journal: Any = ...
+        self,
+        *,
+        route: Any = ...,
+        progress: Any = ...,
+        details: Any = ...,
+        on_error: Any = ...,
+        journal: Any = ...,
+        max_cost: Any = ...,
     ) -> None:
-        given = {"route": route, "progress": progress, "details": details, "on_error": on_error, "journal": journal}
+        given = {
+            "route": route,
+            "progress": progress,
+            "details": details,
+            "on_error": on_error,
+            "journal": journal,
+            "max_cost": max_cost,
+        }
         chosen = {name: value for name, value in given.items() if value is not ...}
         for name, value in chosen.items():
             check_choice(name, value)
@@ -149,12 +165,13 @@ def _from_outside() -> str | None:
 
 def check_choice(name: str, value: Any) -> None:
     """Refuse a value that a setting does not have."""
+    if name == "journal":
+        journal_place(value)
+        return
     choices = _CHOICES.get(name)
     if choices is None or any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
         return
     text = f"{name}={value!r} is not one of {', '.join(map(repr, choices))}."
-    if name == "journal":
-        text += " This version keeps no journal: answers live in the frame and in bk.last_run()."
     raise ConfigError(text)
 
 

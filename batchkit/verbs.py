@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -31,9 +34,12 @@ def classify(
     details: bool | str | None = None,
     on_error: str | None = None,
     confidence: str | None = "auto",
+    max_cost: float | None = None,
+    max_seconds: float | None = None,
+    refresh: bool = False,
     dedupe: bool = True,
     progress: bool | str | None = None,
-    journal: bool | None = None,
+    journal: str | Path | bool | None = None,
 ) -> pd.DataFrame:
     """Give every row one of the labels, or with ``multi_label`` all that apply.
 
@@ -63,12 +69,20 @@ def classify(
         Whether the first row that fails ends the run.
     confidence : {"auto", None}
         Whether to ask how sure the answer is. It costs a few output tokens.
+    max_cost : float, optional
+        USD. Nothing new is sent once the next request could cost more; what is done is kept, the
+        other rows end as ``budget``. All prices must be known.
+    max_seconds : float, optional
+        Nothing new is sent after so long; likewise.
+    refresh : bool
+        Whether to ask again although the journal holds the answer.
     dedupe : bool
         Whether equal texts are asked once.
     progress : bool or "text", optional
         Whether to show a progress line.
-    journal : {None, False}, optional
-        This version keeps no journal; ``False`` says that none is wanted.
+    journal : path or False, optional
+        Where finished answers are kept, so that nothing is paid for twice; False keeps none.
+        Default: a file in the user's data folder (see `journal`).
 
     Returns
     -------
@@ -104,7 +118,7 @@ def classify(
     known = LabelSet.of(labels)
     if confidence not in ("auto", None):
         raise ConfigError(f"confidence={confidence!r} is not one of 'auto', None.")
-    _check_flags(multi_label=multi_label, overwrite=overwrite, dedupe=dedupe)
+    _check_flags(multi_label=multi_label, overwrite=overwrite, refresh=refresh, dedupe=dedupe)
     table = columns.read(frame, column)
     columns.protect(frame, output.names(), output.name, overwrite)
     task = Classify(
@@ -114,17 +128,16 @@ def classify(
         multi_label,
         confidence is not None,
     )
-    settings.default("journal", journal)
-    view = TextView(output.name) if settings.default("progress", progress) else None
-    run = runs.carry_out(
-        table,
-        task,
-        _route(route),
-        output,
-        dedupe=dedupe,
-        on_error=settings.default("on_error", on_error),
-        view=view,
+    terms = runs.Terms(
+        settings.journal_place(journal),
+        refresh,
+        dedupe,
+        settings.default("on_error", on_error),
+        _above_zero("max_cost", settings.default("max_cost", max_cost)),
+        _above_zero("max_seconds", max_seconds),
     )
+    view = TextView(output.name) if settings.default("progress", progress) else None
+    run = runs.carry_out(table, task, _route(route), output, terms, view)
     return run.frame
 
 
@@ -148,6 +161,14 @@ def _check_flags(**flags: Any) -> None:
     for name, value in flags.items():
         if value is not True and value is not False:
             raise InputError(f"{name}={value!r} must be True or False.")
+
+
+def _above_zero(name: str, given: Any) -> float | None:
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, Real) or not 0 < given < math.inf:
+        raise ConfigError(f"{name}={given!r} must be a number above 0.")
+    return float(given)
 
 
 def _output_name(given: Any, usual: str) -> str:

@@ -20,6 +20,8 @@ def nothing_set_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the keys and settings of whoever runs the tests."""
     for name in [name for name in os.environ if name.endswith("_API_KEY") or name.startswith("BATCHKIT_")]:
         monkeypatch.delenv(name)
+    # Answers of one test are not another's, and nobody's journal is written to.
+    monkeypatch.setenv("BATCHKIT_JOURNAL", "off")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -59,8 +59,9 @@ def test_a_journal_that_is_off_is_explained(given, monkeypatch):
         journaling.journal(given)
 
 
-def test_the_default_is_in_the_data_folder_of_the_user():
+def test_the_default_is_in_the_data_folder_of_the_user(monkeypatch):
     """If nobody says otherwise the file is a user's own."""
+    monkeypatch.delenv("BATCHKIT_JOURNAL")
     assert journaling.default_path() == settings.journal_place()
     assert journaling.default_path().name == "journal.sqlite"
 

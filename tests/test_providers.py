@@ -43,7 +43,7 @@ HTTP = [bk.OpenAI, bk.Anthropic, bk.OpenAICompatible]
 every_http = pytest.mark.parametrize("kind", HTTP)
 HTTP_KEYWORDS = [
     "name", "api_key", "base_url", "endpoint", "max_concurrency", "rpm", "tpm", "timeout", "deadline", "max_retries",
-    "instructions", "temperature", "max_output_tokens", "reasoning", "headers", "extra_body",
+    "instructions", "temperature", "max_output_tokens", "reasoning", "headers", "extra_body", "price",
 ]  # fmt: skip
 
 
@@ -94,6 +94,7 @@ WRONG = {
     "max_output_tokens": [0, -1, 1.5, True, "64"],
     "reasoning": ["", "  ", 5, True, False],
     "headers": ["x-a: b", ["x-a"], {"x-a": 5}, {5: "x"}, {"": "x"}, {"x-a": "b\r\nc"}, {"x\n": "b"}],
+    "price": [1, "cheap", (1,), (1, -1), {"input": 1}, {"input": 1, "output": 2, "inptu": 3}],
     "extra_body": ["x", ["x"], {"x": object()}, {5: "x"}, {"x": {1, 2}}],
 }
 

@@ -16,7 +16,7 @@ from batchkit import settings
 @pytest.fixture(autouse=True)
 def defaults(monkeypatch):
     """Give each test defaults of its own."""
-    fresh = {"route": None, "progress": None, "details": None, "on_error": "continue", "journal": None}
+    fresh = {"route": None, "progress": None, "details": None, "on_error": "continue", "journal": None, "max_cost": None}
     monkeypatch.setattr(settings, "_defaults", fresh)
     return fresh
 
@@ -87,9 +87,6 @@ def test_an_unknown_setting_names_the_nearest(name, meant, defaults):
         ("on_error", "stop"),
         ("on_error", None),
         ("on_error", True),
-        ("journal", True),
-        ("journal", "runs.journal"),
-        ("journal", 0),
     ],
 )
 def test_a_value_that_a_setting_does_not_have_is_refused(name, value, defaults):
@@ -103,17 +100,12 @@ def test_a_value_that_a_setting_does_not_have_is_refused(name, value, defaults):
             settings.default(name, value)
 
 
-@pytest.mark.parametrize("value", [None, False])
-def test_no_journal_may_be_asked_for(value):
-    """That no journal is wanted can be said, as answers are not kept in one."""
-    bk.use(journal=value)
-    assert settings.default("journal", value) is value
-
-
-def test_a_journal_that_is_not_there_is_explained():
-    """Asking for a journal says where answers live instead."""
-    with pytest.raises(bk.ConfigError, match="keeps no journal"):
+def test_a_journal_that_cannot_be_is_refused():
+    """A default for the journal is a path, False or "off"."""
+    with pytest.raises(bk.ConfigError, match="neither a path nor 'off'"):
         bk.use(journal=True)
+    bk.use(journal="off")
+
 
 
 def test_use_shows_what_it_set():
@@ -217,6 +209,7 @@ def test_an_env_file_that_holds_no_keys(folder, make):
 
 def test_the_journal_has_a_place_of_its_own(monkeypatch):
     """Unless told otherwise answers are kept in the user's data folder."""
+    monkeypatch.delenv("BATCHKIT_JOURNAL")
     place = settings.journal_place()
     assert place.is_absolute()
     assert (place.parent.name, place.name) == ("batchkit", "journal.sqlite")

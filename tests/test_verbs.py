@@ -278,7 +278,10 @@ def test_our_own_output_is_replaced(df, asked):
         ({"instructions": 3}, bk.InputError, "instructions"),
         ({"output_column": ""}, bk.InputError, "output_column"),
         ({"multi_label": "false"}, bk.InputError, "multi_label='false'"),
-        ({"journal": "here.sqlite"}, bk.ConfigError, "journal"),
+        ({"journal": True}, bk.ConfigError, "journal=True"),
+        ({"max_cost": 0}, bk.ConfigError, "max_cost=0"),
+        ({"max_cost": 1.0}, bk.ConfigError, "price of words is not known"),
+        ({"max_seconds": -1}, bk.ConfigError, "max_seconds=-1"),
         ({"progress": "widget"}, bk.ConfigError, "progress"),
     ],
 )

@@ -36,6 +36,7 @@ _CACHE = "cache_control"
 _SHAPE = Shape(
     ("output_config.format", "tools", "tool_choice"),
     (
+        "`output_config`",
         "output_format",
         "json_schema",
         "schema",

@@ -291,7 +291,7 @@ def _classify(status: int, report: _Report) -> tuple[str, Scope]:
         return "auth", Scope.PROVIDER
     if report.moderated:
         return "refused", Scope.ROW
-    if _SAYS_NEVER_HERE.search(said) and status >= 400:
+    if _SAYS_NEVER_HERE.search(said):
         return "config", Scope.PROVIDER
     match status:
         case 401 | 403:
@@ -321,7 +321,7 @@ def _classify_request(status: int, report: _Report) -> tuple[str, Scope]:
         return "context_length", Scope.ROW
     if status == 413 or report.named(_TOO_LARGE):
         return "too_large", Scope.ROW
-    if report.named(_NO_MODEL) or is_no_model(said):
+    if report.named(_NO_MODEL) or report.param == "model" or is_no_model(said):
         return "config", Scope.PROVIDER
     return "config", Scope.ROW
 

@@ -182,13 +182,16 @@ def _thinking(endpoint: Endpoint, quirks: Quirks) -> tuple[Mapping[str, Any], bo
 
 
 def _reply(found: Any) -> Reply:
-    parts = [as_mapping(part) for part in found] if isinstance(found, list) else []
-    spoken = [part for part in parts if part.get("thought") is not True]
-    for part in spoken:
-        call = part.get("functionCall")
+    said: list[str] = []
+    for part in map(as_mapping, found if isinstance(found, list) else ()):
+        if part.get("thought") is True:
+            continue
+        text, call = part.get("text"), part.get("functionCall")
         if isinstance(call, dict):
             return Structured(call.get("args"))
-    return Text("".join(_text(part.get("text")) or "" for part in spoken))
+        if isinstance(text, str):
+            said.append(text)
+    return Text("".join(said))
 
 
 def _usage(found: Any) -> Usage:

@@ -60,7 +60,7 @@ _KEYS = (
     (re.compile(r"AIza"), "gemini"),
     (re.compile(r"tgp_"), "together"),
 )
-_PLACEHOLDER = re.compile(r"<.*>|\.{3}|…|^(?:sk-)?x+$|your.{0,3}(?:api.{0,3})?key|^(?:sk-)?\*+$", re.IGNORECASE)
+_PLACEHOLDER = re.compile(r"<.*>|\.{3}|^(?:sk-)?x+$|your.{0,3}(?:api.{0,3})?key|^(?:sk-)?\*+$", re.IGNORECASE)
 _NO_COUNTRY = re.compile(r"unsupported_country|location is not supported|country, region", re.IGNORECASE)
 _PLAIN_HTTP = re.compile(r"wrong.version.number|record layer failure", re.IGNORECASE)
 _LOADING = re.compile(r"loading model|model is (?:still )?loading", re.IGNORECASE)
@@ -124,13 +124,13 @@ def key_problem(key: str, vendor: str | None = None) -> str | None:
         return "the key begins with 'Bearer'. Give the key alone."
     if re.match(r"(?:export\s+)?[A-Z][A-Z0-9_]*=", stripped):
         return "the key has its variable's name in front. Give what stands after the '='."
+    if _PLACEHOLDER.search(key):
+        return "the key is a placeholder. Put your own in its place."
     if any(character.isspace() for character in key):
         place = "in it" if any(character.isspace() for character in stripped) else "at its end or beginning"
         return f"the key has white space or a line break {place}. Copy it again, in one piece."
     if not (key.isascii() and key.isprintable()):
         return "the key holds a character that no key has, such as a typographic dash. Copy it again from its page."
-    if _PLACEHOLDER.search(key):
-        return "the key is a placeholder. Put your own in its place."
     owner = next((owner for start, owner in _KEYS if start.match(key)), None)
     if owner is None or vendor is None or owner == vendor or vendor not in _DESKS:
         return None
@@ -181,6 +181,8 @@ def _about_config(failure: Failure, endpoint: Endpoint, url: str) -> str | None:
         return "Put the proxy's user name and password into HTTPS_PROXY: http://user:password@host:port."
     if "requires more system memory" in failure.message:
         return "Take a smaller model, or a smaller window with extra_body={'options': {'num_ctx': 4096}}."
+    if "v1/responses" in failure.message:
+        return "Pass endpoint='responses'."
     if failure.param == "model" or is_no_model(failure.message):
         return _about_model(endpoint, url)
     if failure.status == 404:

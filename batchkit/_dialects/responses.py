@@ -61,7 +61,10 @@ class OpenAIResponses:
         system = brief.system
         if brief.schema is not None and rung in ("json", "text"):
             system = with_schema(system, brief.schema)
-        if system:
+        if system and rung == "json":
+            # The word "json" must stand in a message: instructions do not count.
+            body["input"] = [{"role": "system", "content": system}]
+        elif system:
             body["instructions"] = system
         if effort is not None:
             body["reasoning"] = {"effort": effort}
@@ -74,6 +77,7 @@ class OpenAIResponses:
         """Build the JSON body of one request: the row, then the turns."""
         body = dict(prepared)
         body["input"] = [
+            *prepared["input"],
             {"role": "user", "content": question.row},
             *({"role": turn.role, "content": turn.text} for turn in question.turns),
         ]
@@ -100,7 +104,7 @@ class OpenAIResponses:
             return unreadable(f"the response is {status!r}.")
         if not isinstance(output, list):
             return unreadable("the response has no list as its 'output'.")
-        reply, refused = _reply([as_mapping(item) for item in output])
+        reply, refused = _reply(output)
         finish = Finish.STOP
         if status == "incomplete":
             reason = as_mapping(found.get("incomplete_details")).get("reason")
@@ -133,21 +137,23 @@ def _shape(brief: Brief, rung: str | None) -> dict[str, Any]:
             return {"text": {"format": schema}}
 
 
-def _reply(items: list[Mapping[str, Any]]) -> tuple[Reply, bool]:
+def _reply(items: list[Any]) -> tuple[Reply, bool]:
     """Return what the messages among the items say, and whether it is a refusal."""
-    for item in items:
-        arguments = arguments_of(item.get("arguments")) if item.get("type") == "function_call" else None
-        if arguments is not None:
+    said: list[str] = []
+    refusals: list[str] = []
+    for item in map(as_mapping, items):
+        kind, content = item.get("type"), item.get("content")
+        if kind == "function_call" and (arguments := arguments_of(item.get("arguments"))) is not None:
             return arguments, False
-    contents = [item.get("content") for item in items if item.get("type") == "message"]
-    parts = [as_mapping(part) for content in contents if isinstance(content, list) for part in content]
-    refusal = _joined(parts, "refusal", "refusal")
-    return (Text(refusal), True) if refusal else (Text(_joined(parts, "output_text", "text")), False)
-
-
-def _joined(parts: list[Mapping[str, Any]], kind: str, field: str) -> str:
-    texts = (part.get(field) for part in parts if part.get("type") == kind)
-    return "".join(text for text in texts if isinstance(text, str))
+        if kind != "message" or not isinstance(content, list):
+            continue
+        for part in map(as_mapping, content):
+            kind, text, refusal = part.get("type"), part.get("text"), part.get("refusal")
+            if kind == "output_text" and isinstance(text, str):
+                said.append(text)
+            elif kind == "refusal" and isinstance(refusal, str):
+                refusals.append(refusal)
+    return (Text("".join(refusals)), True) if refusals else (Text("".join(said)), False)
 
 
 def _usage(found: Any) -> Usage:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import contextvars
 import inspect
-import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +18,7 @@ from batchkit._dialects.hints import advise
 from batchkit._dialects.quirks import changes
 from batchkit._engine.embedded import LabelModel
 from batchkit._engine.registry import learn, quirks_of
+from batchkit._engine.threads import in_thread, tamed
 from batchkit.records import (
     Brief,
     Completion,
@@ -94,8 +92,10 @@ class HttpCaller:
         self.reply_tokens = max((self._prepared[name] for name in _CAPS if name in self._prepared), default=0)
 
         # Imported here and not in `open`: aiohttp takes a while, and the loop should not wait for it.
-        from batchkit._engine.transport import open_channel
+        from batchkit._engine.transport import open_channel, trusting
 
+        if ca_file is not None:
+            trusting(ca_file)
         self._open_channel = partial(open_channel, budget, self._headers, proxy=proxy, ca_file=ca_file)
 
     async def open(self) -> None:
@@ -231,24 +231,24 @@ class FunctionCaller:
                     return await asyncio.wrap_future(at_home)
                 if self._is_async:
                     return await self._function(argument)
-                result = await _in_thread(self._answer, argument)
+                result = await in_thread(self._answer, argument)
                 return await result if inspect.isawaitable(result) else result
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            raise _tamed(error) from error  # the function's own doing: nobody cancelled this row
+            raise tamed(error) from error  # the function's own doing: nobody cancelled this row
         except (Exception, GeneratorExit):
             raise
         except BaseException as error:
-            raise _tamed(error) from error
+            raise tamed(error) from error
 
     async def _at_home(self, argument: Any) -> Any:
         try:
             result = self._answer(argument)
             return await result if inspect.isawaitable(result) else result
         except SystemExit as error:
-            raise _tamed(error) from error
+            raise tamed(error) from error
 
     def _answer(self, argument: Any) -> Any:
         result = self._function(argument)
@@ -267,11 +267,11 @@ class EmbeddedCaller:
 
     async def open(self) -> None:
         brief = self._brief
-        self._model = await _in_thread(LabelModel, brief.label_texts, brief.descriptions, brief.examples)
+        self._model = await in_thread(LabelModel, brief.label_texts, brief.descriptions, brief.examples)
 
     async def carry(self, questions: Sequence[Question], timeout: float) -> Sequence[Completion | Failure]:
         rows = [question.row for question in questions]
-        weights = await _in_thread(self._model.probabilities, rows)
+        weights = await in_thread(self._model.probabilities, rows)
         return [Completion(Probabilities(row.tolist(), "embedded"), model="embedded") for row in weights]
 
     def close(self) -> None:
@@ -291,36 +291,6 @@ def _function_failure(error: BaseException, timeout: float | None) -> Failure:
     if isinstance(error, ConnectionError):
         return Failure("connection", f"{type(error).__name__}: {error}", Scope.TRANSIENT)
     return Failure("function", f"{type(error).__name__}: {error}")
-
-
-async def _in_thread(function: Callable[..., Any], *args: Any) -> Any:
-    """Run a sync function in a daemon thread: one that never ends must not keep the process from ending."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def settle(result: Any, error: BaseException | None) -> None:
-        if not done.done():
-            done.set_result((result, error))
-
-    def run() -> None:
-        try:
-            outcome: tuple[Any, BaseException | None] = (context.run(function, *args), None)
-        except BaseException as error:  # noqa: BLE001
-            outcome = (None, error)
-        with contextlib.suppress(RuntimeError):  # the loop is gone: nobody waits any more
-            loop.call_soon_threadsafe(settle, *outcome)
-
-    threading.Thread(target=run, name="batchkit-function", daemon=True).start()
-    result, error = await done
-    if error is not None:
-        raise error if isinstance(error, Exception) else _tamed(error)
-    return result
-
-
-def _tamed(error: BaseException) -> RuntimeError:
-    """What a function raised that would end a task, or the whole loop, as an error of its row."""
-    return RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def _clean(value: Any) -> Any:

@@ -19,11 +19,14 @@ from typing import Any, NamedTuple
 
 from batchkit._engine.ledger import Ledger
 from batchkit._engine.limits import gate_of
+from batchkit._engine.memory import Memory
 from batchkit._engine.plan import LaneSpec, Plan
 from batchkit._engine.queues import Later, Line, Ticket
 from batchkit._logic import pacing
 from batchkit._logic.itinerary import Ask, Outcome, Seat, advance, seats_of
 from batchkit._logic.judging import Again, judge
+from batchkit._logic.pricing import Budget, estimate_tokens
+from batchkit._logic.pricing import reserve as money
 from batchkit._logic.progress import Adapted, Paused, Stopped
 from batchkit.records import Answer, Completion, Failure, Question, Scope
 
@@ -33,6 +36,8 @@ _PROBES = 3
 """So many requests may be called invalid before a provider that never answered well is stopped."""
 _PATIENCE = 0.1
 """Seconds for which an ended run waits for requests it cancelled; an async function may refuse to be."""
+_PATIENCE_WITH_DISK = 2.0
+"""Seconds for which an ended run waits for answers to be written down."""
 
 
 class Lane:
@@ -86,13 +91,32 @@ class Execution:
         For the jitter of waits.
     raise_on_error : bool
         Send nothing new once a unit has ended in an error; what is in flight is kept.
+    memory : Memory, optional
+        Answers paid for before, and where new ones are written down before they are shown.
+    budget : Budget, optional
+        Send nothing new once it could be overdrawn. All lanes need a price then.
+    max_seconds : float, optional
+        Send nothing new after so long.
     """
 
-    def __init__(self, plan: Plan, ledger: Ledger, *, rng: Random, raise_on_error: bool = False) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        ledger: Ledger,
+        *,
+        rng: Random,
+        raise_on_error: bool = False,
+        memory: Memory | None = None,
+        budget: Budget | None = None,
+        max_seconds: float | None = None,
+    ) -> None:
         self._plan = plan
         self._ledger = ledger
         self._rng = rng
         self._raise_on_error = raise_on_error
+        self._memory = memory
+        self._budget = budget
+        self._max_seconds = max_seconds
         self._open_units = len(plan.texts)
         self._outcomes: dict[int, dict[int, Outcome]] = {}
         """Of units whose itinerary has several seats: what came of each so far."""
@@ -112,9 +136,15 @@ class Execution:
         self._lanes = [Lane(index, spec, self) for index, spec in enumerate(self._plan.lanes)]
         self._lines: dict[frozenset[int], Line] = {}
         self._ledger.began = self._loop.time()
-        self._line_up()
-        joined = []
+        joined: list[Lane] = []
+        limit = None
         try:
+            if self._memory is not None:
+                self._memory.begin(self._loop, self._written)
+                await self._memory.recall()
+            self._line_up()
+            if self._max_seconds is not None:
+                limit = self._loop.call_later(self._max_seconds, self.halt, "max_seconds")
             for lane in self._lanes:
                 if lane.lines and self._halted is None:
                     lane.gate.join(lane.limits)
@@ -124,7 +154,10 @@ class Execution:
             await self._over.wait()
         finally:
             self._halted = self._halted or ("done" if not self._open_units else "cancelled")
+            _cancel(limit)
             await self._abandon()
+            if self._memory is not None:
+                await self._memory.flush(_PATIENCE_WITH_DISK)
             for lane in joined:
                 for load in lane.admitted:
                     lane.gate.leave(self._loop.time(), load.reserved, 0, lane.wake, load.entered)
@@ -158,12 +191,14 @@ class Execution:
             for seats, step in zip(self._seats, first, strict=True)
         ]
         several = [not isinstance(node, Seat) for node in itineraries]
+        known = self._memory.units if self._memory is not None else frozenset[int]()
         for unit, code in enumerate(self._plan.codes):
-            for line, seat in starts[code]:
-                line.add(unit, seat)
             if several[code]:
                 self._outcomes[unit] = {}
                 self._asked[unit] = {seat for _, seat in starts[code]}
+            for line, seat in starts[code]:
+                if unit not in known or not self._remember(unit, seat):
+                    line.add(unit, seat)
 
     def _line(self, providers: frozenset[int]) -> Line:
         line = self._lines.get(providers)
@@ -173,6 +208,14 @@ class Execution:
             for lane in lanes:
                 lane.lines.append(line)
         return line
+
+    def _remember(self, unit: int, seat: int) -> bool:
+        """Answer a seat from memory, if one of its providers answered before."""
+        line = self._seats[self._plan.codes[unit]][seat]
+        outcome = None if self._memory is None else self._memory.find(unit, [lane.index for lane in line.lanes])
+        if outcome is not None:
+            self._conclude(unit, seat, outcome, reused=True)
+        return outcome is not None
 
     # ---- lanes ----------------------------------------------------------------------------------
 
@@ -223,6 +266,11 @@ class Execution:
             if lane.limits.tpm is not None and reserve > lane.limits.tpm:
                 self._decline(lane, line, reserve)
                 continue
+            price = self._money(lane, line.head())
+            if self._budget is not None and not self._budget.may_send(price):
+                if not self._budget.may_wait(price):
+                    self.halt("max_cost")
+                return None
             wait = lane.gate.enter(now, reserve, lane.wake)
             if wait:
                 if wait < math.inf:
@@ -231,7 +279,9 @@ class Execution:
                 return None
             lane.sent += 1
             lane.in_flight += 1
-            return _Load(self._take(lane, line, now), reserve, now)
+            if self._budget is not None:
+                self._budget.take(price)
+            return _Load(self._take(lane, line, now), reserve, now, price)
         return None
 
     def _take(self, lane: Lane, line: Line, now: float) -> list[Ticket]:
@@ -260,9 +310,18 @@ class Execution:
         """Tokens the next request is likely to use: four bytes each, and the whole room for the answer."""
         if lane.limits.tpm is None or unit is None:
             return 0.0
-        brief = lane.spec.brief
-        size = len(brief.system) + len(self._plan.texts[unit].encode("utf-8", "replace"))
-        return size / 4 + lane.caller.reply_tokens
+        return self._tokens_in(lane, unit) + lane.caller.reply_tokens
+
+    def _tokens_in(self, lane: Lane, unit: int) -> float:
+        system = lane.spec.brief.system.encode("utf-8", "replace")
+        return estimate_tokens(len(system) + len(self._plan.texts[unit].encode("utf-8", "replace")))
+
+    def _money(self, lane: Lane, unit: int | None) -> float:
+        """What the next request may cost at most, as far as can be known before."""
+        if self._budget is None or lane.spec.price is None or unit is None:
+            return 0.0
+        # Twice the estimate: a budget that is overdrawn is worse than one that is not used up.
+        return money(2 * self._tokens_in(lane, unit), lane.caller.reply_tokens, lane.spec.price)
 
     async def _work(self, lane: Lane) -> None:
         """Carry one load after the other for as long as the lane has any."""
@@ -278,6 +337,7 @@ class Execution:
 
     async def _send(self, lane: Lane, load: _Load) -> None:
         used = None
+        paid: float | None = 0.0
         try:
             started = self._loop.time()
             results = await self._carry(lane, load.tickets, started)
@@ -287,15 +347,25 @@ class Execution:
             used = _tokens_used(results)
             for ticket, result in zip(load.tickets, results, strict=True):
                 ticket.tries += 1
-                self._ledger.attempted(ticket.unit, lane.index, started, ended, result)
+                cost = self._ledger.attempted(ticket.unit, lane.index, started, ended, result)
+                paid = None if cost is None or paid is None else paid + cost
                 try:
                     self._judge(lane, ticket, result, ended)
                 except Exception as error:  # noqa: BLE001
                     self._arrive(lane, ticket, _internal(error))
         finally:
             lane.in_flight -= 1
+            if self._budget is not None:
+                self._settle_up(lane, load.money, paid)
             # After the judgement: what it asks again goes before what waits for a slot.
             lane.gate.leave(self._loop.time(), load.reserved, used, lane.wake, load.entered)
+
+    def _settle_up(self, lane: Lane, reserved: float, paid: float | None) -> None:
+        if self._budget is not None:
+            self._budget.settle(reserved, paid)
+            for other in self._lanes:  # they may have waited for the money to come back
+                if other is not lane and other.stopped is None:
+                    self._pump(other)
 
     async def _carry(self, lane: Lane, tickets: list[Ticket], started: float) -> Sequence[Completion | Failure]:
         limits = lane.limits
@@ -350,8 +420,16 @@ class Execution:
         if isinstance(verdict, Again):
             ticket.question = verdict.question
             self._ask_again(self._line_of(ticket), ticket)
+        elif isinstance(verdict, Answer) and self._memory is not None and lane.spec.fingerprint is not None:
+            self._memory.keep(ticket.unit, lane.spec, verdict, result, (lane, ticket, verdict))
         else:
             self._arrive(lane, ticket, verdict)
+
+    def _written(self, tokens: list[tuple[Lane, Ticket, Answer]]) -> None:
+        """These answers are written down: they may be shown."""
+        for lane, ticket, answer in tokens:
+            self._arrive(lane, ticket, answer)
+        self._look_whether_over()
 
     def _judge_failure(self, lane: Lane, ticket: Ticket, failure: Failure, now: float) -> None:
         ticket.last = failure
@@ -437,10 +515,12 @@ class Execution:
             outcome = Outcome(lane.index, answer=result)
         else:
             outcome = Outcome(lane.index, failure=result)
-        unit = ticket.unit
+        self._conclude(ticket.unit, ticket.seat, outcome)
+
+    def _conclude(self, unit: int, seat: int, outcome: Outcome, *, reused: bool = False) -> None:
         if unit in self._outcomes:
             outcomes = self._outcomes[unit]
-            outcomes[ticket.seat] = outcome
+            outcomes[seat] = outcome
             step = advance(self._plan.itineraries[self._plan.codes[unit]], outcomes)
             if isinstance(step, Ask):
                 self._ask_seats(unit, step.seats)
@@ -448,7 +528,7 @@ class Execution:
             del self._outcomes[unit], self._asked[unit]
             if step.outcome is not None:
                 outcome = step.outcome
-        self._ledger.settled(unit, outcome)
+        self._ledger.settled(unit, outcome, reused=reused)
         self._open_units -= 1
         if outcome.failure is not None and self._raise_on_error and self._halted is None:
             self.halt("raised")
@@ -459,7 +539,8 @@ class Execution:
         for seat in seats:
             if seat.number not in asked:
                 asked.add(seat.number)
-                self._ask_again(self._lines[seat.providers], Ticket(unit, seat.number))
+                if not self._remember(unit, seat.number):
+                    self._ask_again(self._lines[seat.providers], Ticket(unit, seat.number))
 
     def _stop(self, lane: Lane, failure: Failure) -> None:
         """Ask a provider no more; units that nobody else may answer end with its failure."""
@@ -476,7 +557,8 @@ class Execution:
                     self._arrive(lane, ticket, line.dead)
 
     def _look_whether_over(self) -> None:
-        if not self._open_units or (self._halted is not None and not self._tasks):
+        unwritten = self._memory is not None and self._memory.unwritten
+        if not self._open_units or (self._halted is not None and not self._tasks and not unwritten):
             self._over.set()
 
     async def _abandon(self) -> None:
@@ -496,6 +578,8 @@ class _Load(NamedTuple):
     """Tokens taken from the gate's budget for it."""
     entered: float
     """When they were taken."""
+    money: float
+    """USD taken from the run's budget for it."""
 
 
 def _cancel(timer: asyncio.TimerHandle | None) -> None:

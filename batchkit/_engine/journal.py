@@ -163,7 +163,7 @@ class Journal:
         Never raises: what is wrong stands in `problem`. One with a problem is not shared with later callers, so
         that each run tries again. May wait for other programs: not for the loop's thread.
         """
-        path = path.resolve()
+        path = Path(os.path.realpath(path))
         with _opening:
             for journal in _journals:
                 if journal.path == path and journal.problem is None:
@@ -520,7 +520,7 @@ def _for_people(path: Path) -> Iterator[None]:
 def _connect(path: Path, mode: str = "mode=rw") -> sqlite3.Connection:
     import sqlite3  # not at import: not everybody keeps a journal
 
-    uri = f"{path.as_uri()}?{mode}"
+    uri = f"{path.absolute().as_uri()}?{mode}"
     connection = sqlite3.connect(uri, uri=True, timeout=0.25, isolation_level=None, check_same_thread=False)
     try:
         for pragma in _PRAGMAS:

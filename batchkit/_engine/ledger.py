@@ -8,6 +8,7 @@ from typing import Any
 
 from batchkit._engine.plan import Plan
 from batchkit._logic.itinerary import Outcome
+from batchkit._logic.pricing import cost_of
 from batchkit._logic.progress import Attempted, Event, Finished, Progress, Sent, Settled, Snapshot
 from batchkit.records import ERROR_KINDS, Completion, Failure
 
@@ -22,7 +23,7 @@ class Attempts:
     """One entry per request, in the order in which they ended."""
 
     __slots__ = (
-        "ended", "finish", "kind", "lane", "message", "model", "request_id",
+        "cost", "ended", "finish", "kind", "lane", "message", "model", "request_id",
         "started", "status", "tokens_cached", "tokens_in", "tokens_out", "unit",
     )  # fmt: skip
 
@@ -38,6 +39,8 @@ class Attempts:
         self.tokens_in = array("q")
         self.tokens_out = array("q")
         self.tokens_cached = array("q")
+        self.cost = array("d")
+        """USD; NaN where it is unknown."""
         self.finish: list[str | None] = []
         self.model: list[str | None] = []
         self.request_id: list[str | None] = []
@@ -73,15 +76,19 @@ class Ledger:
         """The engine's own clock at the start; attempts are on the same clock."""
         self.ended: float | None = None
         self._rows = plan.rows
+        self._prices = [lane.price for lane in plan.lanes]
         self._progress = Progress(sum(plan.rows), tuple(lane.name for lane in plan.lanes))
 
     def sent(self, lane: int, at: float) -> None:
         """Note that a request left."""
         self.tell(Sent(lane, at))
 
-    def attempted(self, unit: int, lane: int, started: float, ended: float, result: Completion | Failure) -> None:
-        """Note what came of a request."""
+    def attempted(
+        self, unit: int, lane: int, started: float, ended: float, result: Completion | Failure
+    ) -> float | None:
+        """Note what came of a request, and return what it cost; None where that is unknown."""
         log = self.attempts
+        paid = cost_of(result, self._prices[lane])
         self.lane[unit] = lane
         log.unit.append(unit)
         log.lane.append(lane)
@@ -107,11 +114,13 @@ class Ledger:
         log.tokens_in.append(tokens_in)
         log.tokens_out.append(tokens_out)
         log.tokens_cached.append(cached)
+        log.cost.append(_NAN if paid is None else paid)
         log.message.append(message)
-        self.tell(Attempted(lane, kind, started, ended, tokens_in, tokens_out))
+        self.tell(Attempted(lane, kind, started, ended, tokens_in, tokens_out, paid))
+        return paid
 
-    def settled(self, unit: int, outcome: Outcome) -> None:
-        """Give a unit its answer or its error."""
+    def settled(self, unit: int, outcome: Outcome, *, reused: bool = False) -> None:
+        """Give a unit its answer, perhaps one that was paid for before, or its error."""
         answer, failure = outcome.answer, outcome.failure
         self.lane[unit] = outcome.provider
         if answer is not None:
@@ -119,7 +128,7 @@ class Ledger:
             self.confidence[unit] = _NAN if answer.confidence is None else answer.confidence
             self.source[unit] = answer.confidence_source
             self.state[unit] = ANSWERED
-            self.tell(Settled(outcome.provider, self._rows[unit], None))
+            self.tell(Settled(outcome.provider, self._rows[unit], None, reused))
         elif failure is not None:
             self.kind[unit] = _CODE[failure.kind]
             self.messages[unit] = failure.message

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from batchkit._logic.itinerary import Node
+from batchkit._logic.pricing import Price
 from batchkit._logic.tasks import Task
 from batchkit.records import Brief, Limits
 
@@ -26,6 +27,10 @@ class LaneSpec:
     limits: Limits
     budget: tuple[Any, ...] = field(repr=False)
     """Lanes of one budget share its limits, whatever run or provider object they belong to. May hold a key."""
+    fingerprint: bytes | None = field(default=None, repr=False)
+    """Stands for all but the row that an answer depends on; None where answers are not kept across runs."""
+    price: Price | None = None
+    """None: unknown."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

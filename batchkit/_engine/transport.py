@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import io
 import os
 import ssl
@@ -15,7 +16,7 @@ import aiohttp
 from batchkit._engine import bridge
 from batchkit.records import Failure, Scope
 
-__all__ = ["Channel", "HttpAnswer", "open_channel"]
+__all__ = ["Channel", "HttpAnswer", "open_channel", "trusting"]
 
 _LARGE = 1 << 20
 _IDLE = 30.0
@@ -97,12 +98,11 @@ def open_channel(
     budget = (budget, ca_file)
     session = _sessions.get(budget)
     if session is None:
-        trusted = ssl.create_default_context()
-        if ca_file is not None:
-            trusted.load_verify_locations(ca_file)
         client = aiohttp.ClientSession(
             # The slots of a lane bound its connections; a second bound here would only queue in secret.
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE, ssl=trusted),
+            connector=aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=_IDLE, ssl=True if ca_file is None else trusting(ca_file)
+            ),
             cookie_jar=aiohttp.DummyCookieJar(),
         )
         session = _sessions[budget] = _Session(client)
@@ -111,6 +111,14 @@ def open_channel(
         session.closing = None
     session.users += 1
     return Channel(budget, session, headers, proxy)
+
+
+@functools.cache
+def trusting(ca_file: str) -> ssl.SSLContext:
+    """TLS that trusts the certificates in a file beside the system's. Reads files: not for the loop's thread at first."""
+    context = ssl.create_default_context()
+    context.load_verify_locations(ca_file)
+    return context
 
 
 def _translate(error: aiohttp.ClientError) -> Failure:

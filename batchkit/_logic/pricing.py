@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any
 
 from batchkit.errors import ConfigError, nearest
-from batchkit.records import Usage
+from batchkit.records import Completion, Failure, Usage
 
 __all__ = [
     "TOKENS_PER_BYTE",
@@ -17,6 +17,7 @@ __all__ = [
     "Price",
     "Tally",
     "cost",
+    "cost_of",
     "dollars",
     "estimate_tokens",
     "learn",
@@ -120,6 +121,17 @@ def cost(usage: Usage, price: Price | None) -> float | None:
     sent = max(0, usage.input - usage.cached) * rate.input + usage.cached * cached
     received = max(0, usage.output - usage.reasoning) * rate.output + usage.reasoning * reasoning
     return (sent + received) / _MILLION
+
+
+def cost_of(result: Completion | Failure, price: Price | None) -> float | None:
+    """Return what an attempt cost in USD, or None where that is unknown.
+
+    A request that was refused, or never arrived, cost nothing; one whose reply did not arrive may have cost something.
+    """
+    if isinstance(result, Failure):
+        free = result.unreached or (result.status is not None and result.status != 200)
+        return 0.0 if price is not None and free else None
+    return cost(result.usage, price)
 
 
 def reserve(tokens_in: float, cap: int, price: Price) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from batchkit._logic.pricing import Tally
 from batchkit.records import Failure
 
 __all__ = [
@@ -32,7 +33,7 @@ class Sent(NamedTuple):
 
 
 class Attempted(NamedTuple):
-    """A request ended. ``kind`` is None where it brought a completion."""
+    """A request ended. ``kind`` is None where it brought a completion, ``cost`` where that is unknown (USD)."""
 
     lane: int
     kind: str | None
@@ -40,6 +41,7 @@ class Attempted(NamedTuple):
     ended: float
     tokens_in: int
     tokens_out: int
+    cost: float | None = None
 
 
 class Settled(NamedTuple):
@@ -48,6 +50,8 @@ class Settled(NamedTuple):
     lane: int
     rows: int
     kind: str | None
+    reused: bool = False
+    """Its answer was paid for before."""
 
 
 class Paused(NamedTuple):
@@ -96,6 +100,10 @@ class LaneSnapshot:
     stopped: Failure | None
     adapted: tuple[str, ...] = ()
     """What the model refused, and how it is asked instead."""
+    cost: float | None = 0.0
+    """USD, as far as it is known; None: unknown."""
+    cost_is_partial: bool = False
+    """Some of its requests had no known cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +119,8 @@ class Snapshot:
     lanes: tuple[LaneSnapshot, ...]
     finished: str | None
     """None while the run goes on, else why it ended."""
+    reused: int = 0
+    """Of the answered rows, those whose answer was paid for before."""
 
     @property
     def done(self) -> int:
@@ -121,11 +131,11 @@ class Snapshot:
 class Progress:
     """Folds events, one after the other; `snapshot` says where the run stands."""
 
-    __slots__ = ("_answered", "_errors", "_finished", "_lanes", "_rows")
+    __slots__ = ("_answered", "_errors", "_finished", "_lanes", "_reused", "_rows")
 
     def __init__(self, rows: int, lanes: tuple[str, ...]) -> None:
         self._rows = rows
-        self._answered = 0
+        self._answered = self._reused = 0
         self._errors: Counter[str] = Counter()
         self._lanes = [_Lane(name) for name in lanes]
         self._finished: str | None = None
@@ -135,14 +145,16 @@ class Progress:
         match event:
             case Sent(lane):
                 self._lanes[lane].in_flight += 1
-            case Attempted(lane, _, _, _, tokens_in, tokens_out):
+            case Attempted(lane, _, _, _, tokens_in, tokens_out, paid):
                 tally = self._lanes[lane]
                 tally.in_flight -= 1
                 tally.requests += 1
                 tally.tokens_in += tokens_in
                 tally.tokens_out += tokens_out
-            case Settled(lane, rows, None):
+                tally.cost.add(paid)
+            case Settled(lane, rows, None, reused):
                 self._answered += rows
+                self._reused += rows if reused else 0
                 self._lanes[lane].answered += rows
             case Settled(lane, rows, str(kind)):
                 self._errors[kind] += rows
@@ -165,6 +177,7 @@ class Progress:
             dict(self._errors),
             tuple(lane.snapshot() for lane in self._lanes),
             self._finished,
+            self._reused,
         )
 
 
@@ -172,6 +185,7 @@ class _Lane:
     __slots__ = (
         "adapted",
         "answered",
+        "cost",
         "failed",
         "in_flight",
         "name",
@@ -188,9 +202,11 @@ class _Lane:
         self.paused_until: float | None = None
         self.stopped: Failure | None = None
         self.adapted: dict[str, None] = {}
+        self.cost = Tally()
 
     def snapshot(self) -> LaneSnapshot:
         return LaneSnapshot(
             self.name, self.in_flight, self.requests, self.answered, self.failed,
             self.tokens_in, self.tokens_out, self.paused_until, self.stopped, tuple(self.adapted),
+            self.cost.usd, self.cost.is_partial,
         )  # fmt: skip

@@ -19,11 +19,21 @@ __all__ = ["Classify", "Task"]
 class Task(Protocol):
     """A question that can be put about any row."""
 
+    @property
+    def name(self) -> str:
+        """As the verb is called."""
+
     def brief(self, vendor_instructions: str | None = None) -> Brief:
         """Everything about the question but the row, for one provider."""
 
     def check(self, reply: Reply) -> Answer | Complaint:
         """Read an answer out of a reply, or say what is wrong with it."""
+
+    def dump(self, value: Any) -> Any:
+        """Write an answer's value as JSON can hold it."""
+
+    def load(self, written: Any) -> Any:
+        """Read back what `dump` wrote; raises ValueError, IndexError or TypeError where it cannot be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +47,7 @@ class Classify:
     multi_label: bool = False
     confidence: bool = True
     """Whether to ask for a stated confidence, and to report any."""
+    name: str = "classify"
 
     def brief(self, vendor_instructions: str | None = None) -> Brief:
         """Everything about the question but the row, for one provider."""
@@ -66,6 +77,16 @@ class Classify:
                 return self._read(value_of(value), typed=False) if is_text else verdict
             case Text(text):
                 return self._read(value_of(text), typed=False)
+
+    def dump(self, value: Any) -> Any:
+        """Write an answer as the positions of its labels, which the key of an answer fixes."""
+        labels = value if self.multi_label else [value]
+        positions = [self.labels.position(label) for label in labels]
+        return positions if self.multi_label else positions[0]
+
+    def load(self, written: Any) -> Any:
+        """Read back what `dump` wrote."""
+        return [self.labels.labels[i] for i in written] if self.multi_label else self.labels.labels[written]
 
     def _read(self, value: Any, *, typed: bool) -> Answer | Complaint:
         found, confidence = _split(value)

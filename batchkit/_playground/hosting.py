@@ -44,11 +44,12 @@ _LABELS = MappingProxyType(
 def playground(
     *, seed: int = 0, answer: AnswerFunction | None = None, **servers: Server | Mapping[str, Any]
 ) -> Playground:
-    """Set up loopback servers that answer as OpenAI or Anthropic would: no key, no cost, no internet.
+    """Set up loopback servers that answer as the vendors would: no key, no cost, no internet.
 
     The servers are real: requests go over HTTP to free ports of 127.0.0.1, meet the limits and
     faults they were given, and are answered with the embedded model's judgement of the text
-    (or with ``answer``'s). What works here is what runs against a vendor; only the URL differs.
+    (or with ``answer``'s). Each vendor's documented rules hold: a request that breaks one is
+    refused as the vendor would. What works here is what runs against a vendor; only the URL differs.
 
     Parameters
     ----------

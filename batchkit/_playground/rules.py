@@ -328,6 +328,8 @@ def _responses(body: _Body, headers: _Headers, model: str, vendor: str | None) -
     effort = str(mapping(body.get("reasoning")).get("effort") or "")
     known = gpt(model)
     if known is not None:
+        if effort and known.efforts is not None and not known.efforts:
+            yield _no_such_parameter("reasoning.effort")
         yield from _effort_value("reasoning.effort", effort, known.efforts)
         yield from _gpt_sampling(body, model, effort, ("temperature", "top_p", "top_logprobs"))
     yield from _text_format(body)

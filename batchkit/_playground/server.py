@@ -155,7 +155,7 @@ def _check_vendor(vendor: Any, dialect: str) -> None:
 
     if dialect != "openai":
         raise ConfigError(f"Server(dialect={dialect!r}, vendor={vendor!r}): a vendor is for the dialect 'openai'.")
-    if vendor not in VENDORS:
+    if not isinstance(vendor, str) or vendor not in VENDORS:
         raise ConfigError(f"Server(vendor={vendor!r}): there is no such vendor. {nearest(str(vendor), VENDORS)}")
 
 

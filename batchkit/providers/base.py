@@ -7,8 +7,11 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from random import Random
 from typing import Any
+
+import orjson
 
 from batchkit._engine import bridge
 from batchkit._engine.callers import Caller
@@ -17,11 +20,13 @@ from batchkit._engine.ledger import ANSWERED, Ledger
 from batchkit._engine.plan import LaneSpec, Plan
 from batchkit._logic.itinerary import Seat, seated
 from batchkit._logic.labels import LabelSet
+from batchkit._logic.pricing import Price
+from batchkit._logic.prompting import PROMPT_VERSION
 from batchkit._logic.tasks import Classify, Task
 from batchkit.errors import ConfigError
 from batchkit.records import ERROR_KINDS, Brief, Limits
 
-__all__ = ["Check", "Provider"]
+__all__ = ["Check", "Provider", "fingerprint"]
 
 
 _TRIAL = "I was charged twice for one order."
@@ -109,6 +114,14 @@ class Provider:
     def _caller(self, brief: Brief, home: asyncio.AbstractEventLoop | None) -> Caller:
         raise NotImplementedError
 
+    def _price(self) -> Price | None:
+        """What its requests cost; None where that is unknown."""
+        return None
+
+    def _fingerprint(self, task: Task, brief: Brief) -> bytes | None:
+        """All but the row that its answers depend on; None where answers are not kept across runs."""
+        return None
+
     def _budget(self) -> tuple[Any, ...]:
         """Whose limits it uses: its own, unless something outside has limits that others use too."""
         return (self._own,)
@@ -123,4 +136,23 @@ class Provider:
         if reason is not None:
             raise ConfigError(f"{self.name}: {reason}")
         brief = self._brief(task, texts)
-        return LaneSpec(self.name, self._caller(brief, home), brief, self.limits, self._budget())
+        return LaneSpec(
+            self.name,
+            self._caller(brief, home),
+            brief,
+            self.limits,
+            self._budget(),
+            self._fingerprint(task, brief),
+            self._price(),
+        )
+
+
+def fingerprint(task: Task, brief: Brief, **asked: Any) -> bytes:
+    """Hash what an answer depends on beside the row: the words, the labels, and all that is ``asked`` of the model.
+
+    The output cap is no part of it; it stands beside the answer.
+    """
+    labels = [(type(label).__qualname__, repr(label)) for label in brief.labels or ()]
+    question = {"task": task.name, "system": brief.system, "schema": brief.schema, "labels": labels}
+    whole = {"prompts": PROMPT_VERSION, **question, **asked}
+    return blake2b(orjson.dumps(whole, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()

@@ -10,10 +10,11 @@ from typing import Any, TypeGuard
 import orjson
 
 from batchkit._dialects.base import check_base_url
+from batchkit._logic.pricing import Price, read_price
 from batchkit.errors import ConfigError
 from batchkit.records import Limits
 
-__all__ = ["base_url", "extra_body", "headers", "instructions", "is_number", "limits", "text", "whole"]
+__all__ = ["base_url", "extra_body", "headers", "instructions", "is_number", "limits", "price", "text", "whole"]
 
 
 def limits(
@@ -79,6 +80,14 @@ def extra_body(where: str, given: Any) -> dict[str, Any]:
     except TypeError as error:
         raise ConfigError(f"{where}: extra_body cannot be written as JSON: {error}.") from None
     return dict(given)
+
+
+def price(where: str, given: Any) -> Price:
+    """A price in USD per million tokens."""
+    try:
+        return read_price(given)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
 
 
 def text(where: str, name: str, value: object) -> str:

@@ -14,14 +14,19 @@ from batchkit._dialects.base import Dialect
 from batchkit._dialects.hints import key_problem
 from batchkit._dialects.profiles import PROFILES, Profile, check_settings, default_concurrency, dialect_name, is_own
 from batchkit._engine.callers import Caller, HttpCaller
+from batchkit._logic.pricing import Price
 from batchkit._logic.tasks import Task
 from batchkit.errors import ConfigError, nearest
+from batchkit.prices import price_of
 from batchkit.providers import checks
-from batchkit.providers.base import Provider
+from batchkit.providers.base import Provider, fingerprint
 from batchkit.records import Brief, Endpoint
 from batchkit.settings import find_ca_file, find_key, find_proxy, from_environment, strict
 
 __all__ = ["Anthropic", "Gemini", "Ollama", "OpenAI", "OpenAICompatible"]
+
+
+_SECRET = ("authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "proxy-authorization")
 
 
 class _HttpProvider(Provider):
@@ -50,6 +55,7 @@ class _HttpProvider(Provider):
         reasoning: str | None = None,
         headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, Any] | None = None,
+        price: Any = None,
     ) -> None:
         where = type(self).__name__
         self._profile: Profile = PROFILES[self._vendor]
@@ -75,6 +81,7 @@ class _HttpProvider(Provider):
             "reasoning": reasoning,
             "max_output_tokens": max_output_tokens,
         }
+        self._given_price = None if price is None else checks.price(where, price)
         self._wire_format = self._checked_endpoint(where, endpoint)
         if self._key is not None:
             self._check_key(f"{where}: api_key", self._key)
@@ -144,6 +151,24 @@ class _HttpProvider(Provider):
         # The address posted to, because one base URL has several spellings.
         return (self._dialect(endpoint).url(endpoint), endpoint.key, self.model)
 
+    def _price(self) -> Price | None:
+        return self._given_price or price_of(self._profile.vendor, self.model, self.base_url)
+
+    def _fingerprint(self, task: Task, brief: Brief) -> bytes | None:
+        endpoint = self._endpoint()
+        # What a header may change is an answer like any other; a key among them is not.
+        headers = {name.lower(): value for name, value in endpoint.headers.items() if name.lower() not in _SECRET}
+        return fingerprint(
+            task,
+            brief,
+            url=self._dialect(endpoint).url(endpoint),
+            model=self.model,
+            temperature=endpoint.temperature,
+            reasoning=endpoint.reasoning,
+            extra_body=endpoint.extra_body,
+            headers=headers,
+        )
+
     def _caller(self, brief: Brief, home: asyncio.AbstractEventLoop | None) -> Caller:
         endpoint = self._endpoint()
         reason = check_settings(endpoint)
@@ -194,6 +219,9 @@ class OpenAI(_HttpProvider):
         as the model allows.
     headers, extra_body : mapping, optional
         Added to every request; they win over what this package sends.
+    price : (input, output) or dict, optional
+        USD per million tokens; a dict may add ``cached`` and ``reasoning``. Default: what is
+        known of the vendor's own address, else unknown.
 
     Raises
     ------

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from batchkit._engine.callers import Caller, EmbeddedCaller, FunctionCaller
+from batchkit._logic.pricing import Price
 from batchkit._logic.tasks import Task
 from batchkit.errors import ConfigError
 from batchkit.providers import checks
-from batchkit.providers.base import Provider
+from batchkit.providers.base import Provider, fingerprint
 from batchkit.records import Brief, Limits
 from batchkit.settings import strict
 
@@ -53,6 +54,9 @@ class Embedded(Provider):
             raise ConfigError('the embedded model is not installed: pip install "batchkit-notebook[embedded]"')
         return EmbeddedCaller(brief)
 
+    def _price(self) -> Price | None:
+        return Price(0.0, 0.0, source="runs in this process")
+
     def _refuses(self, task: Task) -> str | None:
         if getattr(task, "multi_label", False):
             return "the embedded model gives one label a row; multi_label=True needs a language model."
@@ -81,6 +85,9 @@ class FunctionProvider(Provider):
         Calls at once. Default 8; 1 for batched sync functions.
     rows_per_request : int
         The most prompts a batched function gets at once.
+    version : str, optional
+        Lets its answers be kept in the journal, under the function's qualified name and this
+        text: change it whenever the function answers otherwise. Without it they are not kept.
     timeout, deadline, max_retries, rpm, instructions
         As for `OpenAI`. ``TimeoutError`` and ``ConnectionError`` count as transient and are
         retried; any other exception is the row's error, of kind ``function``.
@@ -108,6 +115,7 @@ class FunctionProvider(Provider):
         deadline: float = 600.0,
         max_retries: int = 5,
         instructions: str | None = None,
+        version: str | None = None,
     ) -> None:
         where = "FunctionProvider"
         if not callable(fn):
@@ -115,6 +123,7 @@ class FunctionProvider(Provider):
         if loop not in ("engine", "caller"):
             raise ConfigError(f"{where}: loop={loop!r} is neither 'engine' nor 'caller'.")
         self._function = fn
+        self._version = None if version is None else checks.text(where, "version", version)
         self._batched = bool(batched)
         if not batched and rows_per_request != 64:
             raise ConfigError(f"{where}: rows_per_request={rows_per_request!r} is for batched=True.")
@@ -134,3 +143,9 @@ class FunctionProvider(Provider):
         return FunctionCaller(
             self._function, batched=self._batched, batch=self._rows, home=home if self.needs_home_loop else None
         )
+
+    def _fingerprint(self, task: Task, brief: Brief) -> bytes | None:
+        if self._version is None:
+            return None
+        name = f"{getattr(self._function, '__module__', '')}.{getattr(self._function, '__qualname__', '')}"
+        return fingerprint(task, brief, function=name, version=self._version)

@@ -96,7 +96,10 @@ def test_a_failure_has_its_kind_and_scope(status, error, kind, scope):
         (b"<html><title>h | 520: unknown error</title><h1>Long</h1></html>", "HTTP 500: h | 520: unknown error"),
         (b'{"errors": [{"message": "m"}]}', "HTTP 500: m"),
         (b'{"message": {"detail": [{"loc": ["body", "n"], "msg": "no"}]}}', "HTTP 500: body.n: no"),
-        (b'{"error": {"message": "upstream", "metadata": {"raw": "{\\"message\\": \\"m\\"}"}}}', "HTTP 500: upstream: m"),
+        (
+            b'{"error": {"message": "upstream", "metadata": {"raw": "{\\"message\\": \\"m\\"}"}}}',
+            "HTTP 500: upstream: m",
+        ),
         (b'{"error": {"message": "upstream", "metadata": {"raw": "busy"}}}', "HTTP 500: upstream: busy"),
         (b'"text"', "HTTP 500: text"),
         (b"\xff\xfe", "HTTP 500: \ufffd\ufffd"),
@@ -204,7 +207,7 @@ def test_a_provider_can_ask_to_be_asked_again(status, error, scope):
     [
         ({"param": "max_tokens", "message": "m"}, "max_tokens"),
         ({"param": None, "message": "Unsupported parameter: 'temperature' is not supported"}, "temperature"),
-        ({"message": 'Invalid JSON payload received. Unknown name "foo" at \'x\': Cannot find field.'}, "foo"),
+        ({"message": "Invalid JSON payload received. Unknown name \"foo\" at 'x': Cannot find field."}, "foo"),
         ({"message": "Unknown parameter: `a.b[0]`."}, "a.b[0]"),
         ({"message": "thinking: not here"}, None),
         ({"details": [{"fieldViolations": [{"field": "contents"}]}]}, "contents"),

@@ -14,7 +14,9 @@ from batchkit._dialects.profiles import PROFILES
 from batchkit.records import Completion, Endpoint, Failure, Text, Usage
 
 NOW = 1_800_000_000.0
-VENDORS = {path.stem: json.loads(path.read_text("utf-8")) for path in Path(__file__).with_name("recorded").glob("*.json")}
+VENDORS = {
+    path.stem: json.loads(path.read_text("utf-8")) for path in Path(__file__).with_name("recorded").glob("*.json")
+}
 LINES = {
     kind: [
         pytest.param(vendor, line, id=f"{name}: {line['name']}")

@@ -41,11 +41,13 @@ def objects(inner):
 SCHEMA = objects(
     st.recursive(
         SCALAR,
-        lambda inner: objects(inner)
-        | st.fixed_dictionaries({"type": st.just("array"), "items": inner, "minItems": st.integers(0, 3)})
-        | st.fixed_dictionaries({"anyOf": st.lists(inner, min_size=1, max_size=2)})
-        | st.fixed_dictionaries({"oneOf": st.lists(inner, min_size=1, max_size=2)})
-        | st.fixed_dictionaries({"allOf": st.lists(inner, min_size=1, max_size=2)}),
+        lambda inner: (
+            objects(inner)
+            | st.fixed_dictionaries({"type": st.just("array"), "items": inner, "minItems": st.integers(0, 3)})
+            | st.fixed_dictionaries({"anyOf": st.lists(inner, min_size=1, max_size=2)})
+            | st.fixed_dictionaries({"oneOf": st.lists(inner, min_size=1, max_size=2)})
+            | st.fixed_dictionaries({"allOf": st.lists(inner, min_size=1, max_size=2)})
+        ),
         max_leaves=8,
     )
 )

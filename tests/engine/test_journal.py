@@ -639,3 +639,33 @@ assert os.waitpid(child, 0)[1] == 0
     assert process.returncode == 0
     assert len(module.entries(path)) == 1_200
     assert is_sound(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_forked_child_survives_its_parents_closing(path):
+    """What a child writes after its parent has closed the journal is in the file."""
+    code = """
+import warnings
+warnings.simplefilter("ignore")
+def write(who):
+    for number in range(100):
+        journal.put(entry(journal.key([b"%s %d" % (who, number)])), number, lambda tokens: None)
+    assert journal.flush(60), journal.problem
+write(b"parent")
+from_child, to_parent = os.pipe()
+from_parent, to_child = os.pipe()
+if os.fork() == 0:
+    write(b"child, parent open")
+    os.write(to_parent, b"1")
+    os.read(from_parent, 1)
+    write(b"child, parent closed")
+    os.kill(os.getpid(), 9)
+os.read(from_child, 1)
+journal.close()
+os.write(to_child, b"1")
+os.wait()
+"""
+    process = run_alone(code, path)
+    assert process.communicate(timeout=60) == ("", "")
+    assert len(module.entries(path)) == 300
+    assert is_sound(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import itertools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -45,12 +44,14 @@ KEYS = {
 }
 SPEAKERS = sorted({speaker for row in FAILURES.values() for speaker in row})
 CASES = [(name, speaker) for name, row in FAILURES.items() for speaker in row]
-EVERYWHERE = """wrong_key key_quoted forbidden billing rate_limit rate_limit_seconds rate_limit_ms rate_limit_date
+EVERYWHERE = """
+wrong_key key_quoted forbidden billing rate_limit rate_limit_seconds rate_limit_ms rate_limit_date
 rate_limit_long overloaded overloaded_seconds server_error bad_gateway gateway_timeout request_timeout conflict
 should_retry should_not_retry cloudflare empty_error json_text json_list detail_text message_only error_text
 foreign_error drop hang context_length invalid_request unknown_model wrong_path too_large unprocessable error_in_200
 garbage empty_body cut_json wrong_shape truncated truncated_empty empty thinking_only tool_call two_objects fenced
-think_text prose wrong_types wrong_label""".split()
+think_text prose wrong_types wrong_label
+"""
 
 
 def _first(text: str, labels: Any) -> Any:
@@ -114,7 +115,7 @@ async def test_every_failure_arrives_as_written(play, name, speaker):
         _same_headers(failure, headers)
     elif isinstance(failure, Raw):
         assert (status, body, headers["content-type"]) == (failure.status, failure.body, failure.content_type)
-        assert failure.headers.items() <= dict(headers).items() or "server" in failure.headers
+        assert {header: headers[header] for header in failure.headers} == failure.headers
     elif isinstance(failure, Inside):
         assert status == 200
         assert _without_id(json.loads(body)) == _without_id(wire.error(failure.refusal, ""))
@@ -156,7 +157,7 @@ def _same_headers(failure: Refusal, headers: Any) -> None:
             assert headers[header] == value
 
 
-@pytest.mark.parametrize("name", EVERYWHERE)
+@pytest.mark.parametrize("name", EVERYWHERE.split())
 def test_common_failures_exist_everywhere(name):
     """What can go wrong with any vendor is in the catalogue for every dialect."""
     assert set(WIRES) <= set(FAILURES[name])
@@ -269,9 +270,3 @@ def test_settings_that_cannot_be_meant_are_refused(settings, says):
 def test_a_vendors_failure_can_be_scripted(name, speaker):
     """What only one vendor says can be put into the script of that vendor's server."""
     assert _server(speaker, script=[name]).vendor == speaker
-
-
-def test_numbers_of_failures():
-    """No name of a failure is also the name of what usually happens."""
-    assert {"ok", "answered", "refused", "models"}.isdisjoint(FAILURES)
-    assert len(set(itertools.chain.from_iterable(FAILURES.values()))) > len(WIRES)

@@ -337,6 +337,7 @@ def test_bad_chat_completions(vendor, model, changes, status, says, param):
             "input[0].content[0].type",
         ),
         ("gpt-6-astra", {"reasoning": {"effort": "none"}}, "does not support 'none'", "reasoning.effort"),
+        ("gpt-4o", {"reasoning": {"effort": "low"}}, "not supported with this model", "reasoning.effort"),
         ("gpt-6-luna", {"temperature": 0}, "not supported with this model", "temperature"),
         ("playground", {"tool_choice": {"type": "function", "name": "f"}}, "no function 'f'", "tool_choice"),
     ],

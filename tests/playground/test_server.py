@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 
@@ -62,6 +63,9 @@ def test_a_record_is_kept():
     log.enter(connections=1)
     log.enter(connections=2)
     assert running.in_flight == 2
+    log.violations.append("HTTP 400: no")
+    assert running.violations == ["HTTP 400: no"]
+    assert running.violations is not running.violations
     log.leave(_request(2.0))
     log.leave(_request(1.0, "drop", None))
     log.enter(connections=1)
@@ -73,16 +77,33 @@ def test_a_record_is_kept():
 
 
 @pytest.mark.parametrize(
-    ("dialect", "kind", "base_url"),
-    [("openai", "OpenAI", "http://127.0.0.1:1/v1"), ("anthropic", "Anthropic", "http://127.0.0.1:1")],
+    ("server", "kind", "base_url", "settings"),
+    [
+        (Server("openai"), "OpenAI", "http://127.0.0.1:1/v1", {}),
+        (Server("responses"), "OpenAI", "http://127.0.0.1:1/v1", {"endpoint": "responses"}),
+        (Server("anthropic"), "Anthropic", "http://127.0.0.1:1", {}),
+        (Server("gemini"), "Gemini", "http://127.0.0.1:1", {}),
+        (Server("ollama"), "Ollama", "http://127.0.0.1:1", {}),
+        (Server(vendor="groq"), "OpenAICompatible", "http://127.0.0.1:1/openai/v1", {"vendor": "groq"}),
+    ],
 )
-def test_a_provider_is_ready_made(dialect, kind, base_url):
-    """The provider speaks the server's dialect, knows its URL and bears its name."""
-    running = RunningServer("mine", Server(dialect), "http://127.0.0.1:1", Log())
+def test_a_provider_is_ready_made(monkeypatch, server, kind, base_url, settings):
+    """The provider is of the class that speaks the server's dialect, knows its URL and bears its name."""
+    made = []
+    fake = SimpleNamespace(**{kind: lambda model, **given: made.append((model, given))})
+    monkeypatch.setattr("batchkit._playground.server.importlib.import_module", lambda name: fake)
+    running = RunningServer("mine", server, "http://127.0.0.1:1", Log())
     assert running.base_url == base_url
-    provider = running.provider()
-    assert type(provider).__name__ == kind
-    assert (provider.name, provider.base_url, provider.model) == ("mine", base_url, "playground")
+    running.provider()
+    known = {"name": "mine", "api_key": "playground", "base_url": base_url, "max_concurrency": None}
+    assert made == [("playground", known | settings)]
+
+
+@pytest.mark.parametrize("dialect", ["openai", "anthropic"])
+def test_a_provider_is_real(dialect):
+    """The provider that is made is one that a user could have made."""
+    provider = RunningServer("mine", Server(dialect), "http://127.0.0.1:1", Log()).provider()
+    assert (provider.name, provider.model) == ("mine", "playground")
 
 
 def test_a_provider_takes_settings():

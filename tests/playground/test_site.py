@@ -314,3 +314,145 @@ async def test_faults_do_not_depend_on_the_order():
             fates.append(sorted((request.text, request.fate) for request in play.s.requests))
             assert len(play.s.counts) == 3
     assert fates[0] == fates[1]
+
+
+GEMINI = {
+    "contents": [{"role": "user", "parts": [{"text": "where is my parcel?"}]}],
+    "generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA},
+}
+RESPONSES = {
+    "model": "m",
+    "input": "where is my parcel?",
+    "text": {"format": {"type": "json_schema", "name": "answer", "strict": True, "schema": SCHEMA}},
+}
+OLLAMA = {"model": "m", "messages": _body("openai")["messages"], "stream": False, "format": SCHEMA}
+GEMINI_KEY = {"x-goog-api-key": "k"}
+BEARER = {"authorization": "Bearer k"}
+
+
+@pytest.mark.parametrize(
+    ("server", "path", "body", "headers", "text"),
+    [
+        (
+            Server("responses"),
+            "/v1/responses",
+            RESPONSES,
+            BEARER,
+            lambda reply: reply["output"][0]["content"][0]["text"],
+        ),
+        (
+            Server("gemini"),
+            "/v1beta/models/m:generateContent",
+            GEMINI,
+            GEMINI_KEY,
+            lambda reply: reply["candidates"][0]["content"]["parts"][0]["text"],
+        ),
+        (Server("ollama"), "/api/chat", OLLAMA, {}, lambda reply: reply["message"]["content"]),
+        (
+            Server("ollama"),
+            "/v1/chat/completions",
+            {**_body("openai"), "max_completion_tokens": None},
+            {},
+            lambda reply: reply["choices"][0]["message"]["content"],
+        ),
+        (
+            Server(vendor="groq"),
+            "/openai/v1/chat/completions",
+            _body("openai"),
+            BEARER,
+            lambda reply: reply["choices"][0]["message"]["content"],
+        ),
+    ],
+)
+async def test_every_dialect_labels(server, path, body, headers, text):
+    """A labelling request is answered in every dialect and by vendors that speak OpenAI's."""
+    body = {name: value for name, value in body.items() if value is not None}
+    async with playground(answer=_first, s=server) as play:
+        status, reply, _ = await _post(play.s, body, path=path, headers=headers)
+        assert (status, play.s.violations) == (200, [])
+    assert json.loads(text(reply))["label"] == "billing"
+
+
+@pytest.mark.parametrize(
+    ("server", "path", "body", "status", "says"),
+    [
+        (Server("gemini", api_key="right"), "/v1beta/models/m:generateContent", GEMINI, 400, "API_KEY_INVALID"),
+        (Server("ollama", api_key="right"), "/api/chat", OLLAMA, 401, "unauthorized"),
+        (Server("responses", api_key="right"), "/v1/responses", RESPONSES, 401, "invalid_api_key"),
+        (Server("gemini", models=["n"]), "/v1beta/models/m:generateContent", GEMINI, 404, "models/m is not found"),
+        (Server("ollama", models=["n"]), "/api/chat", OLLAMA, 404, "model 'm' not found"),
+        (Server("responses", models=["n"]), "/v1/responses", RESPONSES, 404, "model_not_found"),
+        (Server(vendor="ollama-v1", models=["n"]), "/v1/chat/completions", _body("openai"), 404, "try pulling it"),
+    ],
+)
+async def test_keys_and_models_in_every_dialect(server, path, body, status, says):
+    """A wrong key and an unknown model are turned away as each vendor does, which is no violation."""
+    async with playground(answer=_first, s=server) as play:
+        found, reply, _ = await _post(play.s, body, path=path, headers={**BEARER, **GEMINI_KEY})
+        assert (found, play.s.violations, play.s.counts) == (status, [], {"refused": 1})
+    assert says in json.dumps(reply)
+
+
+async def test_gemini_says_in_the_body_how_long_to_wait():
+    """Beyond the quota Gemini names the delay in its error and in no header."""
+    async with playground(answer=_first, s=Server("gemini", rpm=0.001)) as play:
+        path = "/v1beta/models/m:generateContent"
+        await _post(play.s, GEMINI, path=path, headers=GEMINI_KEY)
+        status, reply, headers = await _post(play.s, GEMINI, path=path, headers=GEMINI_KEY)
+    assert (status, "retry-after" in headers) == (429, False)
+    assert 50_000 < float(reply["error"]["details"][0]["retryDelay"].removesuffix("s")) <= 60_000
+
+
+async def test_a_busy_ollama_is_busy():
+    """One request more than Ollama may answer at once meets HTTP 503."""
+    async with playground(answer=_first, s=Server("ollama", hangs=1, max_concurrency=1)) as play:
+        asking = asyncio.create_task(_post(play.s, OLLAMA, path="/api/chat", headers={}))
+        await _until(lambda: play.s.in_flight == 1)
+        status, reply, _ = await _post(play.s, OLLAMA, path="/api/chat", headers={})
+    await asyncio.wait([asking])
+    assert isinstance(asking.exception(), aiohttp.ClientConnectionError)
+    assert (status, "at once" in reply["error"]) == (503, True)
+
+
+async def test_ollama_streams_unless_told_not_to():
+    """A request to Ollama that does not say stream=false gets lines of JSON, and that is noted."""
+    body = {name: value for name, value in OLLAMA.items() if name != "stream"}
+    async with playground(answer=_first, s=Server("ollama")) as play:
+        status, raw, headers = await _post(play.s, body, path="/api/chat", headers={})
+        assert [text.partition(":")[0] for text in play.s.violations] == ["stream"]
+    assert (status, headers["content-type"], len(raw.splitlines())) == (200, "application/x-ndjson", 2)
+
+
+@DIALECTS
+async def test_a_violation_is_refused_and_noted(dialect):
+    """A request against the vendor's rules is refused in its shape, and the record says why."""
+    async with playground(answer=_first, s=Server(dialect)) as play:
+        await _post(play.s)
+        status, reply, _ = await _post(play.s, _body(dialect, nonsense=1))
+        assert [request.fate for request in play.s.requests] == ["answered", "refused"]
+        (violation,) = play.s.violations
+    assert status == 400
+    assert "nonsense" in reply["error"]["message"]
+    assert violation == f"HTTP 400: {reply['error']['message']}"
+
+
+async def test_a_body_that_is_no_request_is_a_violation():
+    """What cannot be read as a request counts as a violation too."""
+    async with playground(answer=_first, s=Server()) as play:
+        await _post(play.s, b"{")
+        assert len(play.s.violations) == 1
+
+
+@DIALECTS
+async def test_a_parameter_can_be_made_to_be_refused(dialect):
+    """A server told to refuse a parameter answers requests without it, and no violation is noted."""
+    async with playground(answer=_upper, s=Server(dialect, refuses=["temperature", "json_schema"])) as play:
+        schema, reply, _ = await _post(play.s)
+        plain = {
+            name: value for name, value in _body(dialect).items() if name not in ("output_config", "response_format")
+        }
+        sampled, _, _ = await _post(play.s, {**plain, "temperature": 1})
+        answered, _, _ = await _post(play.s, plain)
+        assert (play.s.violations, play.s.counts) == ([], {"refused": 2, "answered": 1})
+    assert (schema, sampled, answered) == (400, 400, 200)
+    assert reply["error"]["type"] == "invalid_request_error"

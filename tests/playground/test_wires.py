@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from batchkit._playground.judge import Asked
-from batchkit._playground.wires import WIRES, Refusal, Said
+from batchkit._playground.wires import VENDORS, WIRES, Doors, OpenAIWire, Refusal, Said
 
 SCHEMA = {"type": "object", "properties": {"label": {"type": "string", "enum": ["a", "b"]}}}
 VERSION = {"anthropic-version": "2023-06-01"}
@@ -32,6 +34,39 @@ ANTHROPIC = {
     "messages": OPENAI["messages"][1:],
     "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}},
 }
+RESPONSES = {
+    "model": "m",
+    "instructions": "- a\n- b",
+    "input": [
+        {"role": "user", "content": [{"type": "input_text", "text": "the row"}]},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "c"}]},
+        {"type": "reasoning", "summary": []},
+        {"role": "user", "content": "that is no label"},
+    ],
+    "max_output_tokens": 64,
+    "text": {"format": {"type": "json_schema", "name": "answer", "schema": SCHEMA}},
+}
+GEMINI = {
+    "systemInstruction": {"parts": [{"text": "- a\n- b"}]},
+    "contents": [
+        {"role": "user", "parts": [{"text": "the "}, {"text": "row"}]},
+        {"role": "model", "parts": [{"text": "c"}]},
+        {"role": "user", "parts": [{"text": "that is no label"}]},
+    ],
+    "generationConfig": {
+        "maxOutputTokens": 64,
+        "responseMimeType": "application/json",
+        "responseJsonSchema": SCHEMA,
+    },
+}
+OLLAMA = {
+    "model": "m",
+    "messages": OPENAI["messages"],
+    "stream": False,
+    "format": SCHEMA,
+    "options": {"num_predict": 64},
+}
+BODIES = {"openai": OPENAI, "responses": RESPONSES, "anthropic": ANTHROPIC, "gemini": GEMINI, "ollama": OLLAMA}
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -44,10 +79,10 @@ def _without(body: dict, *names: str) -> dict:
     return {name: value for name, value in body.items() if name not in names}
 
 
-@pytest.mark.parametrize(("dialect", "body"), [("openai", OPENAI), ("anthropic", ANTHROPIC)])
+@pytest.mark.parametrize(("dialect", "body"), list(BODIES.items()))
 def test_a_request_is_understood(dialect, body):
-    """The row is the first user message, and prompt, schema and cap are found in both formats."""
-    asked = WIRES[dialect].read(body, VERSION)
+    """The row is the first user message, and prompt, schema and cap are found in every format."""
+    asked = WIRES[dialect].read(body, VERSION, "m")
     assert isinstance(asked, Asked)
     assert asked == Asked("m", "the row", "- a\n- b", SCHEMA, None, 64, asked.input_tokens)
     assert asked.labels == ("a", "b")
@@ -63,6 +98,14 @@ def test_a_request_is_understood(dialect, body):
                 **_without(OPENAI, "response_format"),
                 "tools": [{"type": "function", "function": {"name": "answer", "parameters": SCHEMA}}],
                 "tool_choice": {"type": "function", "function": {"name": "answer"}},
+            },
+        ),
+        (
+            "responses",
+            {
+                **_without(RESPONSES, "text"),
+                "tools": [{"type": "function", "name": "answer", "parameters": SCHEMA}],
+                "tool_choice": {"type": "function", "name": "answer"},
             },
         ),
         (
@@ -89,7 +132,9 @@ def test_a_forced_tool_is_a_schema(dialect, body):
     asked = wire.read(body, VERSION)
     assert (asked.tool, asked.labels) == ("answer", ("a", "b"))
     reply = wire.reply(asked, SAID)
-    if dialect == "openai":
+    if dialect == "responses":
+        assert (reply["output"][0]["type"], reply["output"][0]["arguments"]) == ("function_call", SAID.text)
+    elif dialect == "openai":
         assert reply["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == SAID.text
     else:
         assert (reply["content"][0]["input"], reply["stop_reason"]) == ({"label": "a"}, "tool_use")
@@ -113,6 +158,15 @@ def test_content_may_be_parts():
         ("openai", {**OPENAI, "messages": ["hello"]}, {}, "role and content"),
         ("openai", {**OPENAI, "messages": [{"role": "user"}]}, {}, "role and content"),
         ("openai", {**OPENAI, "messages": OPENAI["messages"][:1]}, {}, "of the user"),
+        ("responses", None, {}, "could not parse"),
+        ("responses", _without(RESPONSES, "input"), {}, "'input'"),
+        ("responses", {**RESPONSES, "input": [{"role": "user", "content": 5}]}, {}, "of the user"),
+        ("gemini", None, {}, "could not parse"),
+        ("gemini", _without(GEMINI, "contents"), {}, "contents is not specified"),
+        ("gemini", {**GEMINI, "contents": GEMINI["contents"][1:2]}, {}, "of the user"),
+        ("ollama", None, {}, "could not parse"),
+        ("ollama", _without(OLLAMA, "model"), {}, "model is required"),
+        ("ollama", {**OLLAMA, "messages": []}, {}, "of the user"),
         ("anthropic", ANTHROPIC, {}, "anthropic-version"),
         ("anthropic", None, VERSION, "could not parse"),
         ("anthropic", _without(ANTHROPIC, "max_tokens"), VERSION, "max_tokens: Field required"),
@@ -128,16 +182,13 @@ def test_what_a_vendor_requires_is_required(dialect, body, headers, says):
     assert says in refusal.message
 
 
-@given(
-    st.sampled_from(["openai", "anthropic"]),
-    json_values,
-    st.dictionaries(st.sampled_from(list(ANTHROPIC)), json_values),
-)
-def test_no_body_is_a_surprise(dialect, body, changes):
+@given(st.sampled_from(list(BODIES)), json_values, st.data())
+def test_no_body_is_a_surprise(dialect, body, data):
     """Any JSON at all is either understood or refused."""
-    valid = OPENAI if dialect == "openai" else ANTHROPIC
+    valid = BODIES[dialect]
+    changes = data.draw(st.dictionaries(st.sampled_from(list(valid)), json_values))
     for candidate in (body, {**valid, **changes}):
-        assert isinstance(WIRES[dialect].read(candidate, VERSION), Asked | Refusal)
+        assert isinstance(WIRES[dialect].read(candidate, VERSION, "m"), Asked | Refusal)
 
 
 @pytest.mark.parametrize(("said", "finish"), [(SAID, "stop"), (CUT, "length")])
@@ -193,8 +244,174 @@ def test_openai_errors_have_four_keys():
         ("anthropic", {"x-api-key": "k"}, "k"),
         ("anthropic", {"authorization": "Bearer k"}, "k"),
         ("anthropic", {}, None),
+        ("responses", {"authorization": "Bearer k"}, "k"),
+        ("gemini", {"x-goog-api-key": "k"}, "k"),
+        ("gemini", {"authorization": "Bearer k"}, None),
+        ("ollama", {"authorization": "Bearer k"}, "k"),
     ],
 )
 def test_the_key_is_found_where_the_vendor_looks(dialect, headers, key):
     """A key counts only in the header in which the vendor expects it."""
     assert WIRES[dialect].key(headers) == key
+
+
+def test_azure_has_a_header_of_its_own():
+    """Azure takes its own header and the bearer key."""
+    assert OpenAIWire("azure").key({"api-key": "k"}) == OpenAIWire("azure").key({"authorization": "Bearer k"}) == "k"
+    assert OpenAIWire("groq").key({"api-key": "k"}) is None
+
+
+ASKED = Asked("m", "row", input_tokens=9)
+THOUGHT = Said("", None, True, 3, "beef", thought="hm")
+CALL = Said('{"q":1}', {"q": 1}, False, 2, "beef", call="look_up")
+REFUSED = Said("", None, False, 2, "beef", refusal="I cannot.")
+
+
+def _chat(said):
+    reply = WIRES["openai"].reply(ASKED, said)
+    choice = reply["choices"][0]
+    return choice["message"], choice["finish_reason"], reply["usage"]["completion_tokens_details"]["reasoning_tokens"]
+
+
+def _response(said):
+    reply = WIRES["responses"].reply(ASKED, said)
+    return reply["output"], reply["incomplete_details"], reply["usage"]["output_tokens_details"]["reasoning_tokens"]
+
+
+def _message(said):
+    reply = WIRES["anthropic"].reply(ASKED, said)
+    return [block["type"] for block in reply["content"]], reply["stop_reason"]
+
+
+def _candidate(said):
+    reply = WIRES["gemini"].reply(ASKED, said)
+    return reply["candidates"][0], reply["usageMetadata"]
+
+
+def test_thoughts_have_their_place():
+    """What a model thought aloud stands apart from what it said, in each format."""
+    message, finish, tokens = _chat(THOUGHT)
+    assert (message["reasoning_content"], message["content"], finish, tokens) == ("hm", "", "length", 3)
+    output, why, tokens = _response(THOUGHT)
+    assert ([item["type"] for item in output], why, tokens) == (["reasoning"], {"reason": "max_output_tokens"}, 3)
+    assert _message(THOUGHT) == (["thinking"], "max_tokens")
+    candidate, usage = _candidate(THOUGHT)
+    assert (candidate["content"]["parts"], candidate["finishReason"]) == (
+        [{"text": "hm", "thought": True}],
+        "MAX_TOKENS",
+    )
+    assert (usage["candidatesTokenCount"], usage["thoughtsTokenCount"], usage["totalTokenCount"]) == (0, 3, 12)
+    reply = WIRES["ollama"].reply(ASKED, THOUGHT)
+    assert (reply["message"]["thinking"], reply["done_reason"], reply["eval_count"]) == ("hm", "length", 3)
+
+
+def test_tools_called_unasked_have_their_place():
+    """A call of a tool stands instead of a text, in each format."""
+    message, finish, _ = _chat(CALL)
+    assert (message["content"], message["tool_calls"][0]["function"]["name"], finish) == (None, "look_up", "tool_calls")
+    assert _response(CALL)[0][0]["name"] == "look_up"
+    assert _message(CALL) == (["tool_use"], "tool_use")
+    assert _candidate(CALL)[0]["content"]["parts"] == [{"functionCall": {"name": "look_up", "args": {"q": 1}}}]
+    assert WIRES["ollama"].reply(ASKED, CALL)["message"]["tool_calls"][0]["function"]["arguments"] == {"q": 1}
+
+
+def test_refusals_have_their_place():
+    """A refusal of OpenAI's stands in a field or part of its own."""
+    message, finish, _ = _chat(REFUSED)
+    assert (message["content"], message["refusal"], finish) == (None, "I cannot.", "stop")
+    assert _response(REFUSED)[0][0]["content"] == [{"type": "refusal", "refusal": "I cannot."}]
+
+
+@pytest.mark.parametrize("dialect", list(WIRES))
+def test_the_vendors_own_word_for_the_end_is_kept(dialect):
+    """A reason to finish that a reply was given is written as it is."""
+    said = Said("x", None, False, 1, "beef", finish="because")
+    assert '"because"' in json.dumps(WIRES[dialect].reply(ASKED, said))
+
+
+def test_nothing_said_leaves_out_parts():
+    """An empty reply of Gemini's has a content without parts."""
+    assert _candidate(Said("", None, False, 1, "beef"))[0]["content"] == {"role": "model"}
+
+
+def test_ollama_streams_lines_unless_told_not_to():
+    """Without stream=false the reply is one JSON object per line, the last of which says that it is done."""
+    asked = WIRES["ollama"].read(_without(OLLAMA, "stream"), {})
+    first, last = map(json.loads, WIRES["ollama"].reply(asked, SAID).splitlines())
+    assert (first["message"]["content"], first["done"], last["done"], last["eval_count"]) == (SAID.text, False, True, 4)
+
+
+@pytest.mark.parametrize(("vendor", "cap"), [(None, 64), ("groq", 64), ("deepseek", None), ("ollama-v1", None)])
+def test_some_vendors_ignore_the_new_cap(vendor, cap):
+    """A cap in a field that the vendor does not know holds nothing back."""
+    assert OpenAIWire(vendor).read(OPENAI, {}).cap == cap
+
+
+def test_llama_cpp_ignores_a_flat_schema():
+    """At llama.cpp a schema in the wrong place constrains nothing, and in json_object it does."""
+    wire = OpenAIWire("llama.cpp")
+    assert wire.read({**OPENAI, "response_format": {"type": "json_schema", "schema": SCHEMA}}, {}).schema is None
+    assert wire.read({**OPENAI, "response_format": {"type": "json_object", "schema": SCHEMA}}, {}).schema == SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("dialect", "vendor", "method", "path", "wants", "model"),
+    [
+        ("openai", None, "POST", "/v1/chat/completions", "ask", None),
+        ("openai", None, "POST", "/chat/completions", "ask", None),
+        ("openai", None, "GET", "/v1/models", "models", None),
+        ("responses", None, "POST", "/v1/responses", "ask", None),
+        ("anthropic", None, "POST", "/v1/messages", "ask", None),
+        ("gemini", None, "POST", "/v1beta/models/gemini-3.5-flash:generateContent", "ask", "gemini-3.5-flash"),
+        ("gemini", None, "POST", "/v1/models/m:generateContent", "ask", "m"),
+        ("gemini", None, "GET", "/v1beta/models", "models", None),
+        ("ollama", None, "POST", "/api/chat", "ask", None),
+        ("ollama", None, "GET", "/api/tags", "models", None),
+        ("ollama", None, "POST", "/v1/chat/completions", "ask", None),
+        ("openai", "groq", "POST", "/openai/v1/chat/completions", "ask", None),
+        ("openai", "openrouter", "POST", "/api/v1/chat/completions", "ask", None),
+        ("openai", "deepseek", "POST", "/chat/completions", "ask", None),
+        ("openai", "azure", "POST", "/openai/deployments/mine/chat/completions", "ask", "mine"),
+    ],
+)
+def test_doors_are_where_the_vendor_has_them(dialect, vendor, method, path, wants, model):
+    """A request is let in at the vendor's own paths."""
+    visit = Doors(dialect, vendor).find(method, path)
+    assert (visit.wants, visit.model) == (wants, model)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "method", "path"),
+    [
+        ("openai", "GET", "/v1/chat/completions"),
+        ("openai", "POST", "/v1/v1/chat/completions"),
+        ("openai", "POST", "/openai/deployments/mine/chat/completions"),
+        ("gemini", "POST", "/models/m:generateContent"),
+        ("gemini", "POST", "/v1beta/models/m:streamGenerateContent"),
+        ("gemini", "POST", "/v1beta/models/a/b:generateContent"),
+        ("gemini", "GET", "/v1beta/models/m:generateContent"),
+        ("ollama", "POST", "/v1/api/chat"),
+    ],
+)
+def test_other_doors_are_closed(dialect, method, path):
+    """Nobody is at home anywhere else."""
+    assert Doors(dialect).find(method, path) is None
+
+
+@pytest.mark.parametrize("vendor", list(VENDORS))
+def test_every_vendor_has_a_door(vendor):
+    """Below its base URL every vendor takes chat completions."""
+    assert Doors("openai", vendor).find("POST", f"{VENDORS[vendor]}/chat/completions") is not None
+
+
+@pytest.mark.parametrize(
+    ("dialect", "listed"),
+    [
+        ("gemini", lambda body: [row["name"] for row in body["models"]] == ["models/a", "models/b"]),
+        ("ollama", lambda body: [row["name"] for row in body["models"]] == ["a", "b"]),
+        ("responses", lambda body: [row["id"] for row in body["data"]] == ["a", "b"]),
+    ],
+)
+def test_models_are_listed_in_the_vendors_shape(dialect, listed):
+    """The list of models has the vendor's own shape."""
+    assert listed(WIRES[dialect].models(["a", "b"]))
