@@ -16,7 +16,14 @@ from batchkit import settings
 @pytest.fixture(autouse=True)
 def defaults(monkeypatch):
     """Give each test defaults of its own."""
-    fresh = {"route": None, "progress": None, "details": None, "on_error": "continue", "journal": None, "max_cost": None}
+    fresh = {
+        "route": None,
+        "progress": None,
+        "details": None,
+        "on_error": "continue",
+        "journal": None,
+        "max_cost": None,
+    }
     monkeypatch.setattr(settings, "_defaults", fresh)
     return fresh
 
@@ -105,7 +112,6 @@ def test_a_journal_that_cannot_be_is_refused():
     with pytest.raises(bk.ConfigError, match="neither a path nor 'off'"):
         bk.use(journal=True)
     bk.use(journal="off")
-
 
 
 def test_use_shows_what_it_set():

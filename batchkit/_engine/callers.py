@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import orjson
 
 from batchkit._dialects.base import Dialect, merge_headers
-from batchkit._dialects.errors import read_failure
+from batchkit._dialects.errors import read_failure, read_request_id
 from batchkit._dialects.hints import advise
 from batchkit._dialects.quirks import changes
 from batchkit._engine.embedded import LabelModel
@@ -33,9 +33,6 @@ from batchkit.records import (
 )
 
 __all__ = ["Caller", "EmbeddedCaller", "FunctionCaller", "HttpCaller"]
-
-
-_CAPS = ("max_completion_tokens", "max_tokens")
 
 
 class Caller(Protocol):
@@ -89,7 +86,7 @@ class HttpCaller:
         self._prepared = dialect.prepare(brief, endpoint, self._quirks)
         self._url = dialect.url(endpoint)
         self._headers = merge_headers({"User-Agent": "batchkit"}, dialect.headers(endpoint))
-        self.reply_tokens = max((self._prepared[name] for name in _CAPS if name in self._prepared), default=0)
+        self.reply_tokens = dialect.cap(self._prepared)
 
         # Imported here and not in `open`: aiohttp takes a while, and the loop should not wait for it.
         from batchkit._engine.transport import open_channel, trusting
@@ -128,7 +125,7 @@ class HttpCaller:
             parsed = orjson.loads(body)
         except ValueError:
             return Failure("server", "HTTP 200, but the reply's body is not JSON", Scope.TRANSIENT, status)
-        return self._dialect.decode(parsed, headers.get("x-request-id") or headers.get("request-id"))
+        return self._dialect.decode(parsed, read_request_id(headers))
 
     def _explained(self, failure: Failure, quirks: Quirks) -> Failure:
         """What a failure means here: perhaps the model wants to be asked otherwise; else with what to do next."""

@@ -421,7 +421,7 @@ class Execution:
             ticket.question = verdict.question
             self._ask_again(self._line_of(ticket), ticket)
         elif isinstance(verdict, Answer) and self._memory is not None and lane.spec.fingerprint is not None:
-            self._memory.keep(ticket.unit, lane.spec, verdict, result, (lane, ticket, verdict))
+            self._memory.keep(ticket.unit, lane.index, verdict, result, (lane, ticket, verdict))
         else:
             self._arrive(lane, ticket, verdict)
 
@@ -437,6 +437,10 @@ class Execution:
         if failure.adapted:
             self._ledger.tell(Adapted(lane.index, failure.message))
             self._ask_again(self._line_of(ticket), ticket)
+            return
+        if failure.refusable and ticket.question is not None and ticket.question.room > 1:
+            # Cut at its cap before, and this model allows no larger one.
+            self._arrive(lane, ticket, replace(failure, kind="truncated", scope=Scope.ROW))
             return
         if failure.unreached and not lane.reached:
             failure = replace(failure, scope=Scope.PROVIDER)

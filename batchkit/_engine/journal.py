@@ -13,13 +13,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from batchkit.errors import BatchkitError
 
@@ -58,8 +58,7 @@ _PRAGMAS = ("synchronous=NORMAL", "wal_autocheckpoint=4000", "journal_size_limit
 _ELSEWHERE = "The run goes on; its answers from here on are only in the frame and in bk.last_run()."
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """What is kept of one finished answer: never any prompt text.
 
     Attributes
@@ -103,10 +102,9 @@ class Tally:
     newest: float
 
 
-_COLUMNS = tuple(field.name for field in fields(Entry))
+_COLUMNS = Entry._fields
 _LIST = ", ".join(_COLUMNS)
 _KEEP = f"INSERT OR REPLACE INTO answers ({_LIST}) VALUES ({', '.join('?' * len(_COLUMNS))})"
-_row = attrgetter(*_COLUMNS)
 
 
 class _Unfit(Exception):
@@ -190,6 +188,18 @@ class Journal:
             digest.update(len(part).to_bytes(8, "little"))
             digest.update(part)
         return digest.digest()
+
+    def key_maker(self, first: bytes) -> Callable[[bytes, bytes], bytes]:
+        """Make ``key((first, second, third))`` for many seconds and thirds, at half the price."""
+        begun = self._hash.copy()
+        begun.update(len(first).to_bytes(8, "little") + first)
+
+        def key(second: bytes, third: bytes) -> bytes:
+            digest = begun.copy()
+            digest.update(len(second).to_bytes(8, "little") + second + len(third).to_bytes(8, "little") + third)
+            return digest.digest()
+
+        return key
 
     def look_up(self, keys: Sequence[bytes]) -> dict[bytes, Entry]:
         """Find the entries of ``keys``, whatever cap they were made under. Blocks; never raises (see `news`)."""
@@ -317,7 +327,7 @@ class Journal:
             try:
                 connection = self._connected()
                 connection.execute("BEGIN IMMEDIATE")
-                connection.executemany(_KEEP, map(_row, kept))
+                connection.executemany(_KEEP, kept)
                 connection.execute("COMMIT")
                 self._keep_to_cap(connection, len(kept))
             except BaseException:
@@ -418,7 +428,7 @@ class Journal:
             some = keys[start : start + min(most, _LOOK_UP)]
             marks = ", ".join("?" * len(some))
             rows = connection.execute(f"SELECT {_LIST} FROM answers WHERE key IN ({marks})", some).fetchall()
-        return start + len(some), [Entry(*row) for row in rows]
+        return start + len(some), list(map(Entry._make, rows))
 
 
 def _tell(batch: Iterable[_Pending]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from batchkit._engine.journal import Entry, Journal
-from batchkit._engine.plan import LaneSpec, Plan
+from batchkit._engine.plan import Plan
 from batchkit._engine.threads import in_thread
 from batchkit._logic.itinerary import Outcome, seats_of
 from batchkit.records import Answer, Completion
@@ -37,6 +37,7 @@ class Memory:
         self._recalls = recall
         self._found: dict[tuple[int, int], Entry] = {}
         self._samples = _samples(plan)
+        self._keys = [journal.key_maker(lane.fingerprint or b"") for lane in plan.lanes]
         self.units: frozenset[int] = frozenset()
         """Those that somebody has answered before."""
         self.unwritten = 0
@@ -65,12 +66,13 @@ class Memory:
                     return Outcome(index, Answer(value, entry.confidence, entry.confidence_source))
         return None
 
-    def keep(self, unit: int, lane: LaneSpec, answer: Answer, completion: Completion, token: Any) -> None:
-        """Write an answer down; ``token`` comes back when that is done."""
+    def keep(self, unit: int, index: int, answer: Answer, completion: Completion, token: Any) -> None:
+        """Write down what the lane ``index`` answered; ``token`` comes back when that is done."""
         self.unwritten += 1
         usage = completion.usage
+        lane = self._plan.lanes[index]
         entry = Entry(
-            self._key(unit, lane),
+            self._key(unit, index),
             self._plan.task.name,
             lane.name,
             completion.model,
@@ -94,22 +96,25 @@ class Memory:
         self.unwritten -= len(tokens)
         written(tokens)
 
-    def _key(self, unit: int, lane: LaneSpec) -> bytes:
+    def _key(self, unit: int, index: int) -> bytes:
         text = self._plan.texts[unit].encode("utf-8", "surrogatepass")
-        return self._journal.key((lane.fingerprint or b"", text, b"%d" % self._samples.get(unit, 0)))
+        return self._keys[index](text, b"%d" % self._samples.get(unit, 0))
 
     def _look_up(self) -> None:
         """Runs in a thread of its own: a million keys take seconds."""
         plan = self._plan
         lanes_of = [
-            [(index, plan.lanes[index]) for index in sorted({i for seat in seats_of(node) for i in seat.providers})]
+            sorted(
+                index
+                for index in {index for seat in seats_of(node) for index in seat.providers}
+                if plan.lanes[index].fingerprint is not None
+            )
             for node in plan.itineraries
         ]
         askers: dict[bytes, list[tuple[int, int]]] = {}
         for unit, code in enumerate(plan.codes):
-            for index, lane in lanes_of[code]:
-                if lane.fingerprint is not None:
-                    askers.setdefault(self._key(unit, lane), []).append((unit, index))
+            for index in lanes_of[code]:
+                askers.setdefault(self._key(unit, index), []).append((unit, index))
         for key, entry in self._journal.look_up(list(askers)).items():
             for unit, index in askers[key]:
                 cap = plan.lanes[index].caller.reply_tokens

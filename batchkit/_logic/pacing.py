@@ -68,7 +68,8 @@ def decide(
     if failure.scope is not Scope.TRANSIENT:
         return GiveUp(failure)
     counts = failure.kind != "rate_limited" and not failure.overloaded
-    if counts and retries >= limits.max_retries:
+    # A reply that its own provider found invalid is the model's whim: once more, like any invalid answer.
+    if counts and retries >= (min(1, limits.max_retries) if failure.kind == "invalid_answer" else limits.max_retries):
         return GiveUp(failure)
     wait = _CEILINGS[min(tries - 1, len(_CEILINGS) - 1)] * rng.random()
     asked = failure.retry_after

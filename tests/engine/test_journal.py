@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -237,7 +236,7 @@ def test_runs_get_only_their_own_tokens(path, opened):
 def test_an_entry_that_cannot_be_stored_ends_no_thread(path, opened):
     """What SQLite cannot hold is a problem of the journal, and everybody's tokens come back."""
     journal, told = opened(path), []
-    journal.put(replace(entry(b"k" * 16), tokens_in=2**70), 1, told.extend)
+    journal.put(entry(b"k" * 16)._replace(tokens_in=2**70), 1, told.extend)
     assert not journal.flush(30)
     journal.put(entry(b"l" * 16), 2, told.extend)
     assert told == [1, 2]
