@@ -115,6 +115,7 @@ def ask_ours(provider: bk.OpenAI, rows: Sequence[str]) -> None:
 
 
 def main() -> None:
+    bk.use(journal=False)
     other_core = pin()
     with serving(other_core) as base_url:
         provider = bk.OpenAI("bench", base_url=base_url, api_key="none", max_concurrency=IN_FLIGHT)

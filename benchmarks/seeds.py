@@ -113,6 +113,7 @@ def warm_up() -> None:
 
 
 def main() -> None:
+    bk.use(journal=False)
     warm_up()
     took, drawn = overhead_one_at_a_time()
     print(f"\n## Two providers of {SLOTS['first']} and {SLOTS['second']} slots, two rows of three to the first\n")

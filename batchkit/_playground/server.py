@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -274,6 +275,8 @@ class RunningServer:
         self.server = server
         self.url = url
         self._log = log
+        # Ports are given again: by this, answers of another playground at the same one are told apart in a journal.
+        self._visit = uuid.uuid4().hex
 
     @property
     def base_url(self) -> str:
@@ -349,7 +352,8 @@ class RunningServer:
         if self.server.vendor is not None:
             kind, known["vendor"] = "OpenAICompatible", self.server.vendor
         make: Any = getattr(providers, kind)
-        provider: Provider = make(model, **{**known, **settings})
+        headers = {"X-Playground": self._visit, **(settings.pop("headers", None) or {})}
+        provider: Provider = make(model, **{**known, **settings}, headers=headers)
         return provider
 
     def __repr__(self) -> str:
