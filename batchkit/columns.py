@@ -371,6 +371,17 @@ def named(codes: npt.NDArray[np.integer[Any]], names: Sequence[str]) -> pd.Categ
     return pd.Categorical.from_codes(codes, categories=pd.Index(list(names), dtype=_DEFAULT_STRING))
 
 
+def merged(own: npt.NDArray[np.bool_], ours: Any, others: Any) -> Any:
+    """Return ``ours`` where ``own``, else ``others``: one column of rows from two."""
+    joined = pd.Series(others).astype(object).where(~own, pd.Series(ours).astype(object))
+    if isinstance(ours, pd.Categorical):
+        names = list(dict.fromkeys([*ours.categories, *others.categories]))
+        return pd.Categorical(joined, categories=pd.Index(names, dtype=_DEFAULT_STRING))
+    if isinstance(ours, np.ndarray):
+        return joined.to_numpy(dtype=ours.dtype)
+    return joined.astype(ours.dtype).array
+
+
 def list_values(values: Sequence[Any]) -> npt.NDArray[np.object_]:
     """Return answers that are lists as they are, NaN where missing."""
     cells = _objects(values, len(values))

@@ -228,8 +228,8 @@ class Failure:
     """The field of the request that the provider named."""
     code: str | None = None
     """The provider's own word for what happened, the most specific it gave."""
-    adapted: bool = False
-    """The same row is asked again at once, in a manner that the model may take."""
+    adapted: str | None = None
+    """How the same row is asked again at once, in a manner that the model may take."""
     tls: bool = False
     """No secure connection came about: a certificate, or no TLS at the other end."""
 

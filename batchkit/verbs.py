@@ -10,11 +10,11 @@ from typing import Any
 
 import pandas as pd
 
-from batchkit import columns, runs, settings
+from batchkit import columns, settings
 from batchkit._logic.labels import LabelSet
 from batchkit._logic.tasks import Classify
 from batchkit.errors import ConfigError, InputError, LabelError
-from batchkit.widgets import TextView
+from batchkit.runs import Asked, Output, Terms
 
 __all__ = ["VERBS", "classify"]
 
@@ -40,7 +40,7 @@ def classify(
     dedupe: bool = True,
     progress: bool | str | None = None,
     journal: str | Path | bool | None = None,
-) -> pd.DataFrame:
+) -> Asked:
     """Give every row one of the labels, or with ``multi_label`` all that apply.
 
     Parameters
@@ -110,7 +110,7 @@ def classify(
     >>> df.llm.classify("text", ["billing", "other"], route=rules, progress=False)["label"].tolist()
     ['billing', 'other']
     """
-    output = runs.Output(
+    output = Output(
         _output_name(output_column, "label"),
         _details(settings.default("details", details)),
         columns.list_values if multi_label else lambda values: columns.label_values(values, known.labels),
@@ -128,7 +128,7 @@ def classify(
         multi_label,
         confidence is not None,
     )
-    terms = runs.Terms(
+    terms = Terms(
         settings.journal_place(journal),
         refresh,
         dedupe,
@@ -136,12 +136,10 @@ def classify(
         _above_zero("max_cost", settings.default("max_cost", max_cost)),
         _above_zero("max_seconds", max_seconds),
     )
-    view = TextView(output.name) if settings.default("progress", progress) else None
-    run = runs.carry_out(table, task, _route(route), output, terms, view)
-    return run.frame
+    return Asked(table, task, _route(route), output, terms, bool(settings.default("progress", progress)))
 
 
-VERBS: Mapping[str, Callable[..., pd.DataFrame]] = {"classify": classify}
+VERBS: Mapping[str, Callable[..., Asked]] = {"classify": classify}
 """Every verb by name; what stands here is what ``df.llm`` and ``series.llm`` offer."""
 
 
@@ -166,7 +164,7 @@ def _check_flags(**flags: Any) -> None:
 def _above_zero(name: str, given: Any) -> float | None:
     if given is None:
         return None
-    if isinstance(given, bool) or not isinstance(given, Real) or not 0 < given < math.inf:
+    if isinstance(given, bool) or not isinstance(given, Real) or not 0 < float(given) < math.inf:
         raise ConfigError(f"{name}={given!r} must be a number above 0.")
     return float(given)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -46,8 +46,8 @@ class Traits:
     """Anthropic's ``thinking`` or Gemini's ``thinkingConfig`` that does so; ``None`` sends none."""
     thinks: bool = False
     """Whether the model still thinks then, and needs room for it under the output cap."""
-    takes_effort: bool = True
-    """Whether the user can ask for an effort at all."""
+    efforts: tuple[str, ...] | None = None
+    """What the user can ask for instead of it being off; ``None`` where that is not known."""
     structured: bool = True
     """Whether a schema can be asked for directly, not only as a tool's input."""
     forced_tool: bool = True
@@ -94,11 +94,15 @@ class Profile:
 
 
 # Facts of autumn 2026. Most models with reasoning take sampling parameters only while it is off.
-_CLASSIC = Traits(takes_effort=False)
-_O_SERIES = Traits(sampling="never", effort="low", thinks=True)
-_SWITCHABLE = Traits(sampling="unless_thinking", effort="none")
-_MEDIUM_ONLY = Traits(sampling="never", effort="medium", thinks=True)
-_PRO = Traits(sampling="never", effort="medium", thinks=True, dialect="responses")
+_CLASSIC = Traits(efforts=())
+_COMMON_EFFORTS = ("low", "medium", "high")
+_LARGER_EFFORTS = (*_COMMON_EFFORTS, "xhigh", "max")
+_O_SERIES = Traits(sampling="never", effort="low", thinks=True, efforts=_COMMON_EFFORTS)
+_SWITCHABLE = Traits(sampling="unless_thinking", effort="none", efforts=("minimal", *_LARGER_EFFORTS))
+_WITHOUT_MINIMAL = replace(_SWITCHABLE, efforts=_LARGER_EFFORTS)
+_ALWAYS_ON = replace(_O_SERIES, efforts=_LARGER_EFFORTS)
+_MEDIUM_ONLY = Traits(sampling="never", effort="medium", thinks=True, efforts=("medium",))
+_PRO = replace(_MEDIUM_ONLY, efforts=("medium", "high", "xhigh"), dialect="responses")
 
 _OPENAI_MODELS: Mapping[str, Traits] = {
     "gpt-3.5-turbo": _CLASSIC,
@@ -106,8 +110,8 @@ _OPENAI_MODELS: Mapping[str, Traits] = {
     "gpt-4o": _CLASSIC,
     "gpt-4.1": _CLASSIC,
     "gpt-5-chat": _CLASSIC,
-    "gpt-5": Traits(sampling="never", effort="minimal", thinks=True),
-    "gpt-5-pro": Traits(sampling="never", effort="high", thinks=True, dialect="responses"),
+    "gpt-5": replace(_O_SERIES, effort="minimal", efforts=("minimal", *_COMMON_EFFORTS)),
+    "gpt-5-pro": replace(_PRO, effort="high", efforts=("high",)),
     "gpt-5.1": _SWITCHABLE,
     "gpt-5.1-chat": _MEDIUM_ONLY,
     "gpt-5.2": _SWITCHABLE,
@@ -121,23 +125,23 @@ _OPENAI_MODELS: Mapping[str, Traits] = {
     "gpt-5.5": _SWITCHABLE,
     "gpt-5.5-chat": _MEDIUM_ONLY,
     "gpt-5.5-pro": _PRO,
-    "gpt-5.6": _SWITCHABLE,
-    "gpt-6-sol": _SWITCHABLE,
-    "gpt-6-luna": _SWITCHABLE,
-    "gpt-6-astra": _O_SERIES,
-    "gpt-6.1-terra": _SWITCHABLE,
-    "gpt-6.1-sol": _O_SERIES,
+    "gpt-5.6": _WITHOUT_MINIMAL,
+    "gpt-6-sol": _WITHOUT_MINIMAL,
+    "gpt-6-luna": _WITHOUT_MINIMAL,
+    "gpt-6-astra": _ALWAYS_ON,
+    "gpt-6.1-terra": _WITHOUT_MINIMAL,
+    "gpt-6.1-sol": _ALWAYS_ON,
     "o1": _O_SERIES,
     "o3": _O_SERIES,
     "o4": _O_SERIES,
 }
 
-_CLAUDE_TOOL_ONLY = Traits(takes_effort=False, structured=False)
-_CLAUDE_4_5 = Traits(takes_effort=False)
-_CLAUDE_4_6 = Traits(sampling="unless_thinking")
-_CLAUDE_4_7 = Traits(sampling="never")
-_CLAUDE_5 = Traits(sampling="never", thinking={"type": "disabled"})
-_CLAUDE_ALWAYS_THINKING = Traits(sampling="never", effort="low", thinks=True, forced_tool=False)
+_CLAUDE_TOOL_ONLY = Traits(efforts=(), structured=False)
+_CLAUDE_4_5 = Traits(efforts=())
+_CLAUDE_4_6 = Traits(sampling="unless_thinking", efforts=_LARGER_EFFORTS)
+_CLAUDE_4_7 = replace(_CLAUDE_4_6, sampling="never")
+_CLAUDE_5 = replace(_CLAUDE_4_7, thinking={"type": "disabled"})
+_CLAUDE_ALWAYS_THINKING = replace(_CLAUDE_4_7, effort="low", thinks=True, forced_tool=False)
 
 _ANTHROPIC_MODELS: Mapping[str, Traits] = {
     "claude-instant*": _CLAUDE_TOOL_ONLY,
@@ -157,22 +161,25 @@ _ANTHROPIC_MODELS: Mapping[str, Traits] = {
     "claude-sonnet-4-5": _CLAUDE_4_5,
     "claude-sonnet-4-6": _CLAUDE_4_6,
     "claude-sonnet-5": _CLAUDE_5,
-    "claude-sonnet-5-5": Traits(sampling="never", thinking={"type": "between_tools"}, forced_tool=False),
+    "claude-sonnet-5-5": replace(_CLAUDE_4_7, thinking={"type": "between_tools"}, forced_tool=False),
     "claude-haiku-4-5": _CLAUDE_4_5,
     "claude-haiku-5-5": _CLAUDE_5,
     "claude-fable-5*": _CLAUDE_ALWAYS_THINKING,
     "claude-mythos-5*": _CLAUDE_ALWAYS_THINKING,
 }
 
-_GEMINI_OLD = Traits(takes_effort=False)
-_GEMINI_MINIMAL = Traits(thinking={"thinkingLevel": "MINIMAL"}, thinks=True)
-_GEMINI_LOW = Traits(thinking={"thinkingLevel": "LOW"}, thinks=True)
+_GEMINI_OLD = Traits(efforts=())
+_GEMINI_BUDGETS = ("on", "minimal", *_COMMON_EFFORTS)
+_GEMINI_LOW = Traits(thinking={"thinkingLevel": "LOW"}, thinks=True, efforts=(*_COMMON_EFFORTS, "xhigh"))
+_GEMINI_MINIMAL = Traits(
+    thinking={"thinkingLevel": "MINIMAL"}, thinks=True, efforts=("minimal", *_COMMON_EFFORTS, "xhigh")
+)
 
 _GEMINI_MODELS: Mapping[str, Traits] = {
     "gemini-1*": _GEMINI_OLD,
     "gemini-2.0*": _GEMINI_OLD,
-    "gemini-2.5-flash": Traits(thinking={"thinkingBudget": 0}),
-    "gemini-2.5-pro": Traits(thinking={"thinkingBudget": 128}, thinks=True),
+    "gemini-2.5-flash": Traits(thinking={"thinkingBudget": 0}, efforts=_GEMINI_BUDGETS),
+    "gemini-2.5-pro": Traits(thinking={"thinkingBudget": 128}, thinks=True, efforts=_GEMINI_BUDGETS),
     "gemini-3*": _GEMINI_MINIMAL,
     "gemini-3-pro": _GEMINI_LOW,
     "gemini-3.1-pro": _GEMINI_LOW,
@@ -181,8 +188,13 @@ _GEMINI_MODELS: Mapping[str, Traits] = {
     "gemini-4*": _GEMINI_LOW,
 }
 
-_GPT_OSS = Traits(effort="low", thinks=True)
-_GROQ_MODELS: Mapping[str, Traits] = {"gpt-oss*": _GPT_OSS, "qwen3*": Traits(effort="none")}
+_GPT_OSS = Traits(effort="low", thinks=True, efforts=_COMMON_EFFORTS)
+_GROQ_MODELS: Mapping[str, Traits] = {
+    "gpt-oss*": _GPT_OSS,
+    "qwen3*": Traits(effort="none", efforts=("default",)),
+}
+_OLLAMA = Traits(efforts=("on", *_COMMON_EFFORTS, "max"))
+_OLLAMA_V1 = Traits(effort="none", efforts=(*_COMMON_EFFORTS, "max"))
 _TEMPLATE_ON = {"chat_template_kwargs": {"enable_thinking": True}}
 _TEMPLATE_OFF = {"chat_template_kwargs": {"enable_thinking": False}}
 
@@ -234,6 +246,8 @@ PROFILES: Mapping[str, Profile] = {
             max_concurrency_local=1,
             rungs=("schema", "json", "text"),
             models={"gpt-oss*": _GPT_OSS},
+            unknown=_OLLAMA,
+            unknown_off=_OLLAMA,
         ),
         Profile(
             # Its models are deployments: their names say nothing about what they are.
@@ -260,7 +274,7 @@ PROFILES: Mapping[str, Profile] = {
             dialect="openai",
             base_url="https://api.mistral.ai/v1",
             key_env=("MISTRAL_API_KEY",),
-            models={"magistral": Traits(thinks=True, takes_effort=False)},
+            models={"magistral": Traits(thinks=True, efforts=())},
         ),
         Profile(
             vendor="deepseek",
@@ -354,8 +368,8 @@ PROFILES: Mapping[str, Profile] = {
             max_concurrency_local=1,
             rungs=("schema", "json", "text"),
             models={"gpt-oss*": _GPT_OSS},
-            unknown=Traits(effort="none"),
-            unknown_off=Traits(effort="none"),
+            unknown=_OLLAMA_V1,
+            unknown_off=_OLLAMA_V1,
         ),
         Profile(
             vendor="openai-compatible",
@@ -456,11 +470,17 @@ def check_settings(endpoint: Endpoint) -> str | None:
             f"reasoning={asked!r}: {profile.vendor!r} knows no efforts. Give 'on' or 'off', "
             "or the vendor's own field in extra_body=."
         )
-    if wants_thinking(endpoint) and not traits.takes_effort:
+    if wants_thinking(endpoint) and traits.efforts == ():
         return (
             f"reasoning={asked!r}: {model!r} takes no reasoning effort. "
             "Leave it out, or give the vendor's own field in extra_body=."
         )
+    if wants_thinking(endpoint) and traits.efforts is not None and asked not in traits.efforts:
+        return (
+            f"reasoning={asked!r}: {model!r} takes only {_choice(traits.efforts)}. Give one of these, or leave it out."
+        )
+    if asked == "on" and profile.reasoning == "effort" and traits.efforts is None:
+        return f"reasoning='on': {profile.vendor!r} knows efforts. Give one, such as 'low', or leave it out."
     if endpoint.temperature is None or traits.sampling == "always":
         return None
     if traits.sampling == "never":
@@ -471,6 +491,11 @@ def check_settings(endpoint: Endpoint) -> str | None:
             f"and reasoning={asked!r} is set. Leave one of them out."
         )
     return None
+
+
+def _choice(values: tuple[str, ...]) -> str:
+    *others, last = map(repr, values)
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def default_concurrency(profile: Profile, base_url: str) -> int:

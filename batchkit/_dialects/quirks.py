@@ -10,7 +10,7 @@ from typing import Any
 
 from batchkit._dialects.base import as_mapping
 from batchkit._dialects.errors import is_no_model
-from batchkit._dialects.profiles import PROFILES, ladder, wants_thinking
+from batchkit._dialects.profiles import ladder, wants_thinking
 from batchkit.records import Brief, Endpoint, Failure, Quirks
 
 __all__ = ["EFFORTS", "Knob", "Shape", "changes", "least", "next_quirks", "rung_of"]
@@ -18,6 +18,8 @@ __all__ = ["EFFORTS", "Knob", "Shape", "changes", "least", "next_quirks", "rung_
 EFFORTS = ("none", "minimal", "low", "medium", "high")
 """From the least thinking to the most."""
 
+_RUNGS = ("schema", "tool", "json", "text")
+"""All ways to ask for the form of an answer, the most certain first."""
 _REFUSING = frozenset({400, 404, 422, 501})
 _ABOUT_SIZE = re.compile(
     r"too (?:large|small|high|big)|at (?:most|least)|exceed|maximum|greater than|less than|range", re.I
@@ -59,7 +61,12 @@ def rung_of(brief: Brief, endpoint: Endpoint, quirks: Quirks) -> str | None:
     """Return how to ask for the form of the answer; None where any text will do."""
     if brief.schema is None:
         return None
-    return quirks.rung or ladder(endpoint)[0]
+    rungs = ladder(endpoint)
+    if quirks.rung is None:
+        return rungs[0]
+    # A rung that is not on the ladder was learned under another setting: the next lower one then.
+    learned = _RUNGS.index(quirks.rung)
+    return next((rung for rung in rungs if _RUNGS.index(rung) >= learned), rungs[-1])
 
 
 def least(path: str, value: str, quirks: Quirks, values: Sequence[str] = EFFORTS) -> str | None:
@@ -160,10 +167,7 @@ def _lower(brief: Brief, endpoint: Endpoint, quirks: Quirks) -> Quirks | None:
     rung = rung_of(brief, endpoint, quirks)
     if rung is None or rung == rungs[-1]:
         return None
-    # A rung that is not on the ladder was remembered from another setting: its place in the full order counts.
-    order: tuple[str, ...] = PROFILES[endpoint.vendor].rungs
-    below = [each for each in rungs if rung not in order or order.index(each) > order.index(rung)]
-    return replace(quirks, rung=below[0]) if below else None
+    return replace(quirks, rung=rungs[rungs.index(rung) + 1])
 
 
 def _turned(knob: Knob, value: Any, failure: Failure, endpoint: Endpoint, quirks: Quirks) -> Quirks:

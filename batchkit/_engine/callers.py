@@ -147,8 +147,8 @@ class HttpCaller:
         elif self._dialect.adapt(failure, self._endpoint, quirks, self._brief) is None:
             return None
         # Otherwise another request learned it while this one was under way.
-        message = f"{failure.message} {changes(quirks, known, self._endpoint)}"
-        return replace(failure, adapted=True, message=message)
+        how = changes(quirks, known, self._endpoint)
+        return replace(failure, adapted=how, message=f"{failure.message} {how}")
 
 
 class FunctionCaller:

@@ -434,8 +434,8 @@ class Execution:
     def _judge_failure(self, lane: Lane, ticket: Ticket, failure: Failure, now: float) -> None:
         ticket.last = failure
         lane.reached = lane.reached or failure.status is not None
-        if failure.adapted:
-            self._ledger.tell(Adapted(lane.index, failure.message))
+        if failure.adapted is not None:
+            self._ledger.tell(Adapted(lane.index, failure.adapted))
             self._ask_again(self._line_of(ticket), ticket)
             return
         if failure.refusable and ticket.question is not None and ticket.question.room > 1:

@@ -56,6 +56,10 @@ class Memory:
         if self._recalls and any(lane.fingerprint is not None for lane in self._plan.lanes):
             await in_thread(self._look_up)
 
+    def recall_now(self) -> None:
+        """Do the same at once, in this thread: not on the loop."""
+        self._look_up()
+
     def find(self, unit: int, providers: Iterable[int]) -> Outcome | None:
         """The answer that one of ``providers`` gave before, the first in route order."""
         for index in sorted(providers):

@@ -29,6 +29,9 @@ class Task(Protocol):
     def check(self, reply: Reply) -> Answer | Complaint:
         """Read an answer out of a reply, or say what is wrong with it."""
 
+    def reply_bytes(self) -> float:
+        """How long a usual reply is, roughly."""
+
     def dump(self, value: Any) -> Any:
         """Write an answer's value as JSON can hold it."""
 
@@ -77,6 +80,11 @@ class Classify:
                 return self._read(value_of(value), typed=False) if is_text else verdict
             case Text(text):
                 return self._read(value_of(text), typed=False)
+
+    def reply_bytes(self) -> float:
+        """How long a usual reply is, roughly: one label of average length in its JSON."""
+        sizes = [len(wire.encode("utf-8", "replace")) for wire in self.labels.wires]
+        return len('{"label":""}') + sum(sizes) / len(sizes) + (len(',"confidence":0.95') if self.confidence else 0)
 
     def dump(self, value: Any) -> Any:
         """Write an answer as the positions of its labels, which the key of an answer fixes."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from random import Random
-from typing import Any
+from typing import Any, Self
 
 import orjson
 
@@ -106,6 +106,24 @@ class Provider:
                 future.cancel()
                 raise
         return _checked(self.name, ledger)
+
+    def _adjusted(self, max_concurrency: int | None, max_output_tokens: int | None) -> Provider:
+        """The same provider with other limits; it is the same for its budget and its journal."""
+        other = self._copied()
+        if max_concurrency is not None:
+            slots = min(max_concurrency, self.limits.max_concurrency)
+            other.limits = replace(self.limits, max_concurrency=slots)
+        return other
+
+    def _copied(self) -> Self:
+        # Not copy.copy: that goes by what a pickle holds, and a pickle holds no key.
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, _own=self._own)
+        return other
+
+    def _without_key(self) -> Provider:
+        """The same provider, to plan with: nothing is sent, so no key is needed."""
+        return self
 
     def _brief(self, task: Task, texts: Sequence[str]) -> Brief:
         """What all its requests of a run have in common."""

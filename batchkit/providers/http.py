@@ -59,6 +59,7 @@ class _HttpProvider(Provider):
     ) -> None:
         where = type(self).__name__
         self._profile: Profile = PROFILES[self._vendor]
+        self._needs_key = self._profile.key_required
         self.model = checks.text(where, "model", model)
         self.base_url = checks.base_url(where, self._usual_base_url() if base_url is None else base_url)
         self._default_name = f"{self._profile.vendor}:{model}"
@@ -108,6 +109,17 @@ class _HttpProvider(Provider):
         state["_options"] = {**self._options, "headers": {}}
         return state
 
+    def _adjusted(self, max_concurrency: int | None, max_output_tokens: int | None) -> Provider:
+        other = super()._adjusted(max_concurrency, max_output_tokens)
+        if max_output_tokens is not None and isinstance(other, _HttpProvider):
+            other._options = {**self._options, "max_output_tokens": max_output_tokens}
+        return other
+
+    def _without_key(self) -> Provider:
+        other = self._copied()
+        other._needs_key = False
+        return other
+
     def _usual_base_url(self) -> str | None:
         return self._profile.base_url
 
@@ -124,7 +136,7 @@ class _HttpProvider(Provider):
             key, variable = found
             self._check_key(f"{self.name}: {variable}", key)
             return key
-        if not self._profile.key_required:
+        if not self._needs_key:
             return None
         variables = " or ".join(self._profile.key_env)
         raise ConfigError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ class TextView:
         if self._bar is None:
             self._bar = _bar(snapshot.rows, self._title)
         self._bar.n = snapshot.done
-        notes = [f"{count} {kind}" for kind, count in snapshot.errors.items()]
+        notes = [f"{snapshot.reused:,} already answered"] if snapshot.reused else []
+        notes += [f"{count} {kind}" for kind, count in snapshot.errors.items()]
         notes += [f"{lane.name}: stopped" for lane in snapshot.lanes if lane.stopped is not None]
         self._bar.set_postfix_str(", ".join(notes), refresh=False)
         self._bar.refresh()
@@ -33,11 +35,23 @@ class TextView:
         """Draw how it ended."""
         snapshot = run.snapshot
         self.show(snapshot)
-        for lane in snapshot.lanes:
-            if lane.stopped is not None:
-                text = f"{lane.name} was stopped ({lane.stopped.kind}): {lane.stopped.message}"
-                self._bar.write(text, file=sys.stderr)
+        for text in _remarks(snapshot, run):
+            self._bar.write(text, file=sys.stderr)
         self._bar.close()
+
+
+def _remarks(snapshot: Snapshot, run: Run) -> Iterator[str]:
+    """What is worth a line of its own: who was stopped first of all."""
+    for lane in snapshot.lanes:
+        if lane.stopped is not None:
+            yield f"{lane.name} was stopped ({lane.stopped.kind}): {lane.stopped.message}"
+    for lane in snapshot.lanes:
+        for how in lane.adapted:
+            yield f"{lane.name}: {how}"
+    if snapshot.reused:
+        yield f"{snapshot.reused:,} of {snapshot.rows:,} already answered: they cost nothing this time."
+    if run.new_journal is not None:
+        yield f"Finished answers are kept in {run.new_journal} (see bk.journal(); journal=False keeps none)."
 
 
 def _bar(rows: int, title: str) -> Any:

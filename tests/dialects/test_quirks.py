@@ -239,9 +239,28 @@ def test_gemini_thinks_a_little_where_it_cannot_think_less():
 
 
 def test_what_nobody_asked_for_is_changed_first():
-    """A complaint about thinking and a forced tool gives up the tool, not the user's thinking."""
-    failure = refused("Thinking may not be enabled when tool_choice forces tool use.")
-    assert adapt("anthropic", failure, Quirks(rung="tool"), reasoning="low") == Quirks(rung="text")
+    """A complaint about temperature and reasoning gives up our way to switch it off, not the user's temperature."""
+    failure = refused("temperature and reasoning_effort cannot be set together")
+    quirks = adapt("openai", failure, temperature=0.5)
+    assert quirks is not None
+    assert quirks.dropped == {"reasoning_effort=none"}
+
+
+@pytest.mark.parametrize(
+    ("vendor", "settings", "learned", "rung"),
+    [
+        ("anthropic", {"reasoning": "low"}, "tool", "text"),
+        ("anthropic", {"model": "claude-opus-5-5"}, "tool", "text"),
+        ("deepseek", {"reasoning": "on"}, "tool", "json"),
+        ("openai", {"reasoning": "low"}, "tool", "json"),
+        ("openai", {}, "tool", "tool"),
+        ("qwen", {"model": "qwen-plus"}, "schema", "json"),
+        ("anthropic", {}, "json", "text"),
+    ],
+)
+def test_what_was_learned_under_another_setting_is_not_forced_on_this_one(vendor, settings, learned, rung):
+    """A way to ask that these settings bar is not taken because it was learned without them: the next lower one is."""
+    assert rung_of(BRIEF, endpoint(vendor, **settings), Quirks(rung=learned)) == rung
 
 
 @pytest.mark.parametrize(

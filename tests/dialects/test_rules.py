@@ -9,7 +9,7 @@ import pytest
 
 from batchkit._dialects import DIALECTS
 from batchkit._dialects.errors import read_failure
-from batchkit._dialects.profiles import PROFILES, check_settings, dialect_name, ladder
+from batchkit._dialects.profiles import PROFILES, check_settings, dialect_name
 from batchkit._playground.rules import RuleBook
 from batchkit._playground.unsupported import unsupported
 from batchkit._playground.wires import VENDORS, WIRES
@@ -38,7 +38,7 @@ RICH = {
 }
 MODELS = {
     "openai": [
-        "gpt-4o", "gpt-4.1-mini", "gpt-5", "gpt-5-pro", "gpt-5.1", "gpt-5.2-chat-latest", "gpt-5.4-mini",
+        "gpt-3.5-turbo", "gpt-4", "gpt-4o", "gpt-4.1-mini", "gpt-5", "gpt-5.2-pro", "gpt-5-pro", "gpt-5.1", "gpt-5.2-chat-latest", "gpt-5.4-mini",
         "gpt-5.4-pro", "gpt-5.5", "gpt-5.6-x", "gpt-6-luna", "gpt-6-astra", "gpt-6.1-terra", "gpt-6.1-sol",
         "o3-mini", "o4-mini", "gpt-9",
     ],
@@ -56,6 +56,8 @@ MODELS = {
     "mistral": ["mistral-small-latest", "magistral-medium-latest"],
     "qwen": ["qwen-plus", "qwen3.8-max"],
 }  # fmt: skip
+REASONING = (None, "off", "low", "medium", "high")
+UNUSUAL = ("on", "default", "minimal", "xhigh")
 PAIRS = [(vendor, model) for vendor in PROFILES for model in MODELS.get(vendor, ["some-model"])]
 
 
@@ -81,15 +83,16 @@ def sent(at, brief, quirks):
 def test_no_request_breaks_a_rule(vendor, model):
     """Whatever the schema, the settings that are let through, and the way to ask, the vendor takes the request."""
     found = set()
+    efforts = REASONING if model in {"gpt-9", "claude-9", "gemini-9"} else (*REASONING, *UNUSUAL)
     for schema, reasoning, temperature, system, cap in itertools.product(
-        (PLAIN, RICH, None), (None, "off"), (None, 0.0), ("Label it.", ""), (None, 5)
+        (PLAIN, RICH, None), efforts, (None, 0.0), ("Label it.", ""), (None, 5)
     ):
         at = endpoint(vendor, model, reasoning=reasoning, temperature=temperature, max_output_tokens=cap)
         if check_settings(at) is not None:
             continue
         brief = Brief(system, ("bug", "billing"), schema, 64)
         book = RuleBook(*speaker(at))
-        for rung in ladder(at):
+        for rung in ("schema", "tool", "json", "text"):
             refusal = book.broken(*sent(at, brief, Quirks(rung=rung)), model)
             if refusal is not None:
                 found.add((rung, refusal.param, refusal.message))

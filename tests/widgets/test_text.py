@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -16,9 +17,10 @@ def lane(name="fast", stopped=None):
     return LaneSnapshot(name, 0, 0, 0, 0, 0, 0, None, stopped)
 
 
-def run_at(rows, answered, errors=(), lanes=()):
+def run_at(rows, answered, errors=(), lanes=(), reused=0, new_journal=None):
     errors, lanes = dict(errors), lanes or (lane(),)
-    return SimpleNamespace(snapshot=Snapshot(rows, answered, sum(errors.values()), errors, lanes, None))
+    snapshot = Snapshot(rows, answered, sum(errors.values()), errors, lanes, None, reused)
+    return SimpleNamespace(snapshot=snapshot, new_journal=new_journal)
 
 
 def drawn(capsys):
@@ -53,6 +55,29 @@ def test_a_stopped_provider_is_explained_at_the_end(capsys):
     line, err = drawn(capsys)
     assert "strong: stopped" in line
     assert "strong was stopped (auth): wrong key\n" in err
+
+
+def test_what_was_already_answered_is_said(capsys):
+    """Rows whose answer was paid for before are counted apart."""
+    TextView("label").close(run_at(5000, 5000, reused=1240))
+    _, err = drawn(capsys)
+    assert "1,240 of 5,000 already answered" in err
+
+
+def test_a_new_journal_is_named_once(capsys):
+    """The run that began a journal says where it is, and how to have none."""
+    TextView("label").close(run_at(3, 3, new_journal="/somewhere/journal.sqlite"))
+    TextView("label").close(run_at(3, 3))
+    _, err = drawn(capsys)
+    assert err.count("/somewhere/journal.sqlite") == 1
+    assert "journal=False" in err
+
+
+def test_what_a_model_refused_is_said(capsys):
+    """That a model is asked in another manner has a line of its own."""
+    told = replace(lane(), adapted=("From now on this model is asked without your temperature=0.0.",))
+    TextView("label").close(run_at(3, 3, lanes=(told,)))
+    assert "fast: From now on this model is asked without your temperature=0.0." in drawn(capsys)[1]
 
 
 def test_no_hundred_percent_before_the_end(capsys):

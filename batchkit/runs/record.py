@@ -1,152 +1,46 @@
-"""Runs: a plan and what came of it, as frames, while it goes on and ever after."""
+"""A plan and what came of it, as frames, at any moment."""
 
 from __future__ import annotations
 
-import contextlib
-import random
-import sys
-import threading
-import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Hashable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from batchkit import columns
-from batchkit._engine import bridge
-from batchkit._engine.execute import Execution
 from batchkit._engine.ledger import ANSWERED, FAILED, Ledger
-from batchkit._engine.memory import Memory
-from batchkit._engine.plan import Plan
 from batchkit._logic.itinerary import NOBODY
-from batchkit._logic.pricing import Budget, dollars
 from batchkit._logic.progress import Snapshot
 from batchkit._logic.stats import quantile
-from batchkit._logic.tasks import Task
-from batchkit.errors import BatchkitWarning, ConfigError, Interrupted, RowFailed
-from batchkit.providers import resolve
 from batchkit.records import ERROR_KINDS
-from batchkit.routes import compile_route
+from batchkit.runs.terms import Asked, Cost
 
 if TYPE_CHECKING:
-    import concurrent.futures
-
-    from batchkit._engine.journal import Journal
-    from batchkit.columns import Table, Units
+    from batchkit._engine.plan import Plan
+    from batchkit.columns import Units
     from batchkit.routes import Compiled
 
-__all__ = ["Cost", "Output", "Run", "Terms", "View", "carry_out", "last_run"]
-
-_GRACE = 2.0
-"""Seconds that answers in flight get to arrive after an interrupt."""
-
-_BOOKKEEPING = ("confidence", "provider", "error")
-_DETAILS = (
-    "message", "model", "confidence_source", "finish", "attempts", "seconds",
-    "tokens_in", "tokens_out", "cost", "reused", "request_id",
-)  # fmt: skip
+__all__ = ["Record", "code_of_nobody"]
 
 
-class View(Protocol):
-    """Draws a run as it goes on. Called in the thread that waits, never in the engine's."""
-
-    def show(self, snapshot: Snapshot) -> None:
-        """Draw where the run stands."""
-
-    def close(self, run: Run) -> None:
-        """Draw how it ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """Which columns a verb writes, and how its answers become one."""
-
-    name: str
-    """The answer's column; bookkeeping stands in ``<name>_...``."""
-    details: bool | str
-    """False: the answer alone; True: with confidence, provider and error; ``"full"``: all."""
-    column: Callable[[Sequence[Any]], Any]
-    """From one answer per row (None where there is none) to a column."""
-
-    def names(self) -> list[str]:
-        """All columns that will be written, the answer's first."""
-        parts = () if self.details is False else _BOOKKEEPING + (_DETAILS if self.details == "full" else ())
-        return [self.name, *(f"{self.name}_{part}" for part in parts)]
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """On which terms a run is carried out.
-
-    Attributes
-    ----------
-    journal : Path or None
-        Where finished answers are kept.
-    refresh : bool
-        Ask again although answered before.
-    dedupe : bool
-        Ask equal texts once.
-    on_error : str
-        ``"continue"`` or ``"raise"``.
-    max_cost, max_seconds : float or None
-        Send nothing new once so many USD are spent, or so many seconds are over.
-    """
-
-    journal: Path | None = None
-    refresh: bool = False
-    dedupe: bool = True
-    on_error: str = "continue"
-    max_cost: float | None = None
-    max_seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What a run used: tokens as the providers counted them, and USD as far as prices are known.
-
-    Attributes
-    ----------
-    tokens_in, tokens_out : int
-        All attempts together, answers that were refused or cut included.
-    usd : float or None
-        None: unknown. It is never guessed, and never 0 for want of a price.
-    is_partial : bool
-        Whether some requests have no known cost, so that the true one is higher than ``usd``.
-    """
-
-    tokens_in: int
-    tokens_out: int
-    usd: float | None = None
-    is_partial: bool = False
-
-    def __str__(self) -> str:
-        price = "price unknown" if self.usd is None else dollars(self.usd) + (" and some unknown" * self.is_partial)
-        return f"{self.tokens_in:,} tokens in, {self.tokens_out:,} out, {price}"
-
-
-class Run:
-    """One run: readable at any moment, while it goes on and after it ended, however it ended.
-
-    Frames are made when they are asked for, and show the state of that moment.
-    """
+class Record:
+    """Shows a run's ledger as frames, which are made when they are asked for."""
 
     def __init__(
-        self, table: Table, units: Units, compiled: Compiled, plan: Plan, output: Output, terms: Terms
+        self, asked: Asked, units: Units, compiled: Compiled, plan: Plan, earlier: Record | None = None
     ) -> None:
-        self._table = table
-        self._terms = terms
+        self._asked = asked
+        self._table = asked.table
+        self._output = asked.output
         self._units = units
-        self._unrouted = compiled.codes == _code_of_nobody(compiled)
+        self._unrouted = compiled.codes == code_of_nobody(compiled)
         self._names = [provider.name for provider in compiled.providers]
         self._plan = plan
-        self._output = output
         self._ledger = Ledger(plan)
-        self._execution: Execution | None = None
-        self._future: concurrent.futures.Future[None] | None = None
+        self._earlier = earlier
+        """Where the rows stand that this one did not ask about."""
 
     def __repr__(self) -> str:
         now = self.snapshot
@@ -154,7 +48,7 @@ class Run:
         return f"<Run {state}: {now.answered} of {now.rows} rows answered, {now.failed} failed>"
 
     def _repr_html_(self) -> str:
-        return f"<div>{_escape(repr(self))}</div>" + self.summary.to_html(float_format=lambda number: f"{number:.3g}")
+        return f"<div>{escape(repr(self))}</div>" + self.summary.to_html(float_format=lambda number: f"{number:.3g}")
 
     @property
     def snapshot(self) -> Snapshot:
@@ -285,35 +179,16 @@ class Run:
             end = max(log.ended[: len(log)], default=self._ledger.began)
         return end - self._ledger.began
 
-    def cancel(self) -> None:
-        """Send nothing new. Answers in flight get 2 s to arrive; the other rows end as ``cancelled``.
-
-        May be called from any thread; the verb that waits for this run returns its frame.
-        """
-        self._halt("cancelled", _GRACE)
-
-    # ---- inside -------------------------------------------------------------------------------
-
-    def _start(self, journal: Journal | None) -> concurrent.futures.Future[None]:
-        terms = self._terms
-        self._execution = Execution(
-            self._plan,
-            self._ledger,
-            rng=random.Random(),
-            raise_on_error=terms.on_error == "raise",
-            memory=None if journal is None else Memory(journal, self._plan, recall=not terms.refresh),
-            budget=None if terms.max_cost is None else Budget(terms.max_cost),
-            max_seconds=terms.max_seconds,
-        )
-        self._future = bridge.submit(self._execution.run())
-        return self._future
-
-    def _halt(self, why: str, grace: float | None) -> None:
-        if self._execution is not None and self._future is not None and not self._future.done():
-            bridge.call(self._execution.halt, why, grace)
-
     def _rows(self) -> dict[str, Any]:
-        """By row: status, answer, and every detail."""
+        """By row: status, answer, and every detail, of this run or else of the one it goes on from."""
+        rows = self._own_rows()
+        if self._earlier is None:
+            return rows
+        own = self._units.unit_of_row >= 0
+        before = self._earlier._rows()
+        return {name: columns.merged(own, values, before[name]) for name, values in rows.items()}
+
+    def _own_rows(self) -> dict[str, Any]:
         ledger, units = self._ledger, self._units.unit_of_row
         count = len(ledger.state)
         state = _by_row(np.frombuffer(bytes(ledger.state), dtype=np.uint8), units, 0)
@@ -409,149 +284,11 @@ _WHY_PENDING: Mapping[str, str] = {
     "interrupted": "not answered: the run was interrupted",
     "raised": "not asked: an earlier row failed, and on_error='raise'",
 }
-_latest: Run | None = None
-_latest_lock = threading.Lock()
 
 
-def last_run() -> Run | None:
-    """Return the run that started last in this process, however it ended; None before the first.
-
-    Examples
-    --------
-    >>> import batchkit as bk
-    >>> bk.last_run() is None or bk.last_run().frame is not None
-    True
-    """
-    return _latest
-
-
-def carry_out(table: Table, task: Task, route: Any, output: Output, terms: Terms, view: View | None) -> Run:
-    """Plan a run, carry it out and wait for it.
-
-    Raises
-    ------
-    ConfigError, InputError
-        Before anything is sent.
-    Interrupted
-        After the stop button or Ctrl-C; what is done stands in `last_run`.
-    RowFailed
-        With ``on_error="raise"``, at the first row that fails.
-    """
-    compiled = compile_route(route, table, resolve)
-    needs_home = any(provider.needs_home_loop for provider in compiled.providers)
-    with bridge.home_loop(needs_home) as home:
-        run = _planned(table, task, compiled, output, terms, home)
-        _check_budget(run)
-        with _open_journal(terms.journal) as journal:
-            future = run._start(journal)
-            _announce(run)
-            _wait(run, future, view, home)
-    if view is not None:
-        view.close(run)
-    else:
-        _warn_of_stopped(run)
-    if terms.on_error == "raise" and run._ledger.first_failed is not None:
-        raise RowFailed(f"{run._first_failure()}. Finished rows are kept: see .run.frame of this error.", run)
-    return run
-
-
-@contextlib.contextmanager
-def _open_journal(place: Path | None) -> Iterator[Journal | None]:
-    if place is None:
-        yield None
-        return
-    from batchkit._engine.journal import Journal
-
-    journal = Journal.open(place)
-    try:
-        yield journal
-    finally:
-        journal.close()
-        for news in journal.news():
-            warnings.warn(news, BatchkitWarning, stacklevel=_levels_to_the_user())
-
-
-def _planned(table: Table, task: Task, compiled: Compiled, output: Output, terms: Terms, home: Any) -> Run:
-    unrouted = compiled.codes == _code_of_nobody(compiled)
-    units = columns.units(table.texts, table.blank | unrouted, compiled.codes, terms.dedupe)
-    first = units.first_row
-    waiting = np.bincount(units.unit_of_row[units.unit_of_row >= 0], minlength=len(first))
-    texts = table.texts[first].tolist()
-    plan = Plan(
-        task,
-        texts,
-        compiled.codes[first].tolist(),
-        waiting.tolist(),
-        compiled.itineraries,
-        tuple(provider._lane(task, texts, home) for provider in compiled.providers),
-    )
-    return Run(table, units, compiled, plan, output, terms)
-
-
-def _check_budget(run: Run) -> None:
-    unknown = [lane.name for lane in run._plan.lanes if lane.price is None]
-    if run._terms.max_cost is not None and unknown:
-        raise ConfigError(
-            f"max_cost={run._terms.max_cost!r} cannot be kept: the price of {', '.join(unknown)} is not known. "
-            "Give it with price=(input, output) in USD per million tokens, or leave max_cost out."
-        )
-
-
-def _code_of_nobody(compiled: Compiled) -> int:
+def code_of_nobody(compiled: Compiled) -> int:
+    """The itinerary code of rows that nobody is asked about; -1 where there are none."""
     return next((code for code, node in enumerate(compiled.itineraries) if node == NOBODY), -1)
-
-
-def _announce(run: Run) -> None:
-    global _latest
-    with _latest_lock:
-        _latest = run
-
-
-def _wait(run: Run, future: concurrent.futures.Future[None], view: View | None, home: Any) -> None:
-    def look() -> None:
-        if view is not None:
-            view.show(run.snapshot)
-
-    def end_early(grace: float) -> None:
-        run._halt("interrupted", grace)
-        bridge.wait(future, look, home)
-
-    try:
-        bridge.wait(future, look, home)
-    except KeyboardInterrupt:
-        try:
-            end_early(_GRACE)
-        except KeyboardInterrupt:
-            run._halt("interrupted", 0.0)
-        if view is not None:
-            view.close(run)
-        raise Interrupted(_interrupted(run.snapshot, run._terms.journal is not None)) from None
-    except BaseException:
-        if not future.done():
-            run._halt("cancelled", 0.0)  # nothing may go on that nobody waits for
-        raise
-
-
-def _interrupted(snapshot: Snapshot, kept: bool) -> str:
-    return f"{snapshot.answered:,} of {snapshot.rows:,} rows are answered; bk.last_run().frame holds them" + (
-        ", and running the cell again goes on from there." if kept else ", and nothing more is being sent."
-    )
-
-
-def _warn_of_stopped(run: Run) -> None:
-    for lane in run.snapshot.lanes:
-        if lane.stopped is not None:
-            text = f"{lane.name} was stopped ({lane.stopped.kind}): {lane.stopped.message}"
-            warnings.warn(text, BatchkitWarning, stacklevel=_levels_to_the_user())
-
-
-def _levels_to_the_user() -> int:
-    """How far up the calling cell or script is, as ``stacklevel`` counts."""
-    level = 1
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("batchkit."):
-        level, frame = level + 1, frame.f_back
-    return level
 
 
 def _statuses(units: Any, state: Any, blank: Any, unrouted: Any, reused: Any) -> Any:
@@ -577,9 +314,3 @@ def _by_row(by_unit: Any, units: Any, missing: Any) -> Any:
 def _objects(values: Sequence[Any]) -> Any:
     """An object array whose elements may be lists."""
     return np.fromiter(values, dtype=object, count=len(values))
-
-
-def _escape(text: str) -> str:
-    from html import escape
-
-    return escape(text)
