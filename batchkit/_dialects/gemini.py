@@ -152,7 +152,9 @@ class Gemini:
             if blocked is None:
                 return unreadable("the reply has no 'candidates'.")
             return Completion(Text(blocked), usage, Finish.FILTERED, model, request_id)
-        candidate = as_mapping(candidates[0])
+        candidate = candidates[0]
+        if not isinstance(candidate, dict):
+            return unreadable("the first of the reply's 'candidates' is no object.")
         reason = _text(candidate.get("finishReason")) or "STOP"
         if reason in _MALFORMED:
             return unreadable(f"the reply ended with {reason!r}.")

@@ -177,6 +177,8 @@ def _finish(reason: Any) -> Finish:
 def _reply(message: Mapping[str, Any]) -> tuple[Reply | None, bool]:
     """Return the reply of a message, None if it is of no known shape, and whether it is a refusal."""
     content = message.get("content")
+    if type(content) is str and content and not message.get("refusal") and not message.get("tool_calls"):
+        return Text(content), False
     parts = [as_mapping(part) for part in content] if isinstance(content, list) else []
     refusal = message.get("refusal") or _joined(parts, "refusal")
     if refusal and isinstance(refusal, str):

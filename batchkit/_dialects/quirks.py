@@ -175,6 +175,8 @@ def _turned(knob: Knob, value: Any, failure: Failure, endpoint: Endpoint, quirks
     if value not in knob.values or wants_thinking(endpoint) or _ABOUT_FIELD.search(failure.message):
         return whole
     named = set(re.findall(r"['\"`](\w+)['\"`]", failure.message)) & set(knob.values) - {value}
+    if not named and re.search(rf"\b{value}\b", failure.message, re.IGNORECASE) is None:
+        return whole  # not a word about values: the field itself is refused
     refused = {value} | (set(knob.values) - named if named else set())
     dropped = quirks.dropped | {f"{knob.path}={each}" for each in refused}
     further = replace(quirks, dropped=dropped)

@@ -102,8 +102,8 @@ class OpenAIResponses:
         output, status = found.get("output"), found.get("status")
         if isinstance(status, str) and status in _UNFINISHED:
             return unreadable(f"the response is {status!r}.")
-        if not isinstance(output, list):
-            return unreadable("the response has no list as its 'output'.")
+        if not isinstance(output, list) or not all(isinstance(item, dict) for item in output):
+            return unreadable("the response has no list of items as its 'output'.")
         reply, refused = _reply(output)
         finish = Finish.STOP
         if status == "incomplete":
@@ -137,11 +137,11 @@ def _shape(brief: Brief, rung: str | None) -> dict[str, Any]:
             return {"text": {"format": schema}}
 
 
-def _reply(items: list[Any]) -> tuple[Reply, bool]:
+def _reply(items: list[dict[str, Any]]) -> tuple[Reply, bool]:
     """Return what the messages among the items say, and whether it is a refusal."""
     said: list[str] = []
     refusals: list[str] = []
-    for item in map(as_mapping, items):
+    for item in items:
         kind, content = item.get("type"), item.get("content")
         if kind == "function_call" and (arguments := arguments_of(item.get("arguments"))) is not None:
             return arguments, False

@@ -128,6 +128,8 @@ class LabelSet:
             position = self.position(value)
             if position is not None:
                 return position
+        elif type(value) is str and (position := self._exact.get(value, -1)) >= 0:
+            return position  # the usual reply: a label as it was listed
         for text in _reply_texts(value):
             position = self._exact.get(text)
             if position is None:

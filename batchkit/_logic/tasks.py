@@ -124,7 +124,7 @@ class Classify:
 
 def _split(value: Any) -> tuple[Any, float | None]:
     """Take a reply's label and confidence apart; a value that is no mapping is the label itself."""
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         return value, None
     confidence = _confidence(value.get("confidence"))
     if "label" in value:
@@ -135,6 +135,8 @@ def _split(value: Any) -> tuple[Any, float | None]:
 
 def _confidence(stated: Any) -> float | None:
     """A number from 0 to 1; what is none of that is missing, never a complaint."""
+    if type(stated) is float:
+        return stated if 0 <= stated <= 1 else None
     if isinstance(stated, bool) or not isinstance(stated, (str, Real)):
         return None
     try:

@@ -243,7 +243,22 @@ def test_what_nobody_asked_for_is_changed_first():
     failure = refused("temperature and reasoning_effort cannot be set together")
     quirks = adapt("openai", failure, temperature=0.5)
     assert quirks is not None
-    assert quirks.dropped == {"reasoning_effort=none"}
+    assert quirks.dropped == {"reasoning_effort"}
+
+
+@pytest.mark.parametrize(
+    ("message", "dropped"),
+    [
+        ("`output_config.effort` is not supported by this model.", {"output_config.effort"}),
+        ("effort: 'low' is not supported by this model.", {"output_config.effort=low"}),
+        ("effort: Input should be 'medium' or 'high'", {f"output_config.effort={e}" for e in ("none", "minimal", "low")}),
+    ],
+)
+def test_a_field_and_a_value_are_told_apart(message, dropped):
+    """A complaint without a word about values takes the field out at once, one about values tries the next of them."""
+    quirks = adapt("anthropic", refused(message), model="claude-opus-5-5")
+    assert quirks is not None
+    assert quirks.dropped == dropped
 
 
 @pytest.mark.parametrize(
