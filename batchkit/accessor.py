@@ -6,113 +6,130 @@ import inspect
 import re
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import pandas as pd
 
 from batchkit.errors import InputError, UnknownKeyword
-from batchkit.runs import Asked, Plan, carry_out
+from batchkit.runs import Asked, Job, Plan, Run, carry_out, carry_out_async, start
 from batchkit.verbs import VERBS
 from batchkit.widgets import TextView
 
-__all__ = ["FrameLLM", "FramePlan", "SeriesLLM", "SeriesPlan", "register"]
+__all__ = ["FrameLLM", "SeriesLLM", "register"]
 
 
-class FrameLLM:
-    """Ask language models about the rows of this frame. Every verb names the column first.
+Verb: TypeAlias = Callable[..., Asked]
+M = TypeVar("M", bound=Callable[..., Any])
 
-    ``df.llm.classify(...)`` asks and returns the frame; ``df.llm.plan.classify(...)`` sends nothing
-    and says what that would come to.
-    """
 
-    def __init__(self, frame: pd.DataFrame) -> None:
-        self._frame = frame
+class _Face:
+    """One way to use the verbs, on one frame or Series."""
+
+    _title: ClassVar[str]
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
 
     def __repr__(self) -> str:
-        return f"<df.llm: {', '.join(VERBS)}; plan>"
+        return f"<{self._title}: {', '.join(VERBS)}>"
+
+
+class FramePlan(_Face):
+    """Say what a verb would come to: rows, requests, tokens, cost and time. Sends nothing but a pilot asked for."""
+
+    _title = "df.llm.plan"
+
+
+class FrameAio(_Face):
+    """The verbs as coroutine functions: ``out = await df.llm.aio.classify(...)``, on any event loop."""
+
+    _title = "df.llm.aio"
+
+
+class FrameBackground(_Face):
+    """The verbs in the background: each returns a `Job` at once, and other cells can be used meanwhile."""
+
+    _title = "df.llm.background"
+
+
+class SeriesPlan(FramePlan):
+    _title = "series.llm.plan"
+
+
+class SeriesAio(FrameAio):
+    _title = "series.llm.aio"
+
+
+class SeriesBackground(FrameBackground):
+    _title = "series.llm.background"
+
+
+SeriesPlan.__doc__, SeriesAio.__doc__, SeriesBackground.__doc__ = (
+    FramePlan.__doc__,
+    (FrameAio.__doc__ or "").replace("df.llm", "series.llm"),
+    FrameBackground.__doc__,
+)
+
+
+class FrameLLM(_Face):
+    """Ask language models about the rows of this frame. Every verb names the column first.
+
+    ``df.llm.classify(...)`` asks, waits and returns the frame. The same verbs, otherwise used:
+    ``await df.llm.aio.classify(...)``; ``job = df.llm.background.classify(...)``;
+    ``df.llm.plan.classify(...)`` sends nothing and says what it would come to.
+    """
+
+    _title = "df.llm"
 
     @property
     def plan(self) -> FramePlan:
         """The same verbs, but they only say what they would come to."""
-        return FramePlan(self._frame)
+        return FramePlan(self._source)
+
+    @property
+    def aio(self) -> FrameAio:
+        """The same verbs, to be awaited."""
+        return FrameAio(self._source)
+
+    @property
+    def background(self) -> FrameBackground:
+        """The same verbs, in the background."""
+        return FrameBackground(self._source)
 
 
-class SeriesLLM:
-    """Ask language models about the values of this Series. The answers come back as a Series."""
+class SeriesLLM(_Face):
+    """Ask language models about the values of this Series. The answers come back as a Series.
 
-    def __init__(self, series: pd.Series[Any]) -> None:
-        self._series = series
+    ``series.llm.classify(...)`` asks, waits and returns the answers. The same verbs, otherwise
+    used: ``.aio``, ``.background``, ``.plan``.
+    """
 
-    def __repr__(self) -> str:
-        return f"<series.llm: {', '.join(VERBS)}; plan>"
+    _title = "series.llm"
 
     @property
     def plan(self) -> SeriesPlan:
         """The same verbs, but they only say what they would come to."""
-        return SeriesPlan(self._series)
+        return SeriesPlan(self._source)
 
+    @property
+    def aio(self) -> SeriesAio:
+        """The same verbs, to be awaited."""
+        return SeriesAio(self._source)
 
-class FramePlan:
-    """Say what a verb would come to: rows, requests, tokens, cost and time. Sends nothing but a pilot asked for."""
-
-    def __init__(self, frame: pd.DataFrame) -> None:
-        self._frame = frame
-
-    def __repr__(self) -> str:
-        return f"<df.llm.plan: {', '.join(VERBS)}>"
-
-
-class SeriesPlan:
-    """Say what a verb would come to: rows, requests, tokens, cost and time. Sends nothing but a pilot asked for."""
-
-    def __init__(self, series: pd.Series[Any]) -> None:
-        self._series = series
-
-    def __repr__(self) -> str:
-        return f"<series.llm.plan: {', '.join(VERBS)}>"
+    @property
+    def background(self) -> SeriesBackground:
+        """The same verbs, in the background."""
+        return SeriesBackground(self._source)
 
 
 # ---- from the one table of verbs to the methods ---------------------------------------------------
-
-Verb: TypeAlias = Callable[..., Asked]
-M = TypeVar("M", bound=Callable[..., Any])
 
 _SAMPLE = inspect.Parameter("sample", inspect.Parameter.KEYWORD_ONLY, default=0, annotation="int")
 _NOT_OF_SERIES = ("column", "overwrite")
 
 
-def _frame_method(verb: Verb) -> Callable[..., pd.DataFrame]:
-    @wraps(verb)
-    def method(self: FrameLLM, *args: Any, **kwargs: Any) -> pd.DataFrame:
-        return carry_out(verb(self._frame, *args, **kwargs), TextView).frame
-
-    return _dressed(method, _signature(verb, returns=pd.DataFrame), verb.__doc__ or "")
-
-
-def _series_method(verb: Verb) -> Callable[..., pd.Series[Any]]:
-    @wraps(verb)
-    def method(self: SeriesLLM, *args: Any, **kwargs: Any) -> pd.Series[Any]:
-        asked = _of_series(verb, self._series, args, kwargs)
-        return carry_out(asked, TextView).frame[asked.output.name]
-
-    return _dressed(method, _signature(verb, returns=pd.Series, drop=_NOT_OF_SERIES), _series_doc(verb.__doc__ or ""))
-
-
-def _frame_plan(verb: Verb) -> Callable[..., Plan]:
-    @wraps(verb)
-    def method(self: FramePlan, *args: Any, sample: int = 0, **kwargs: Any) -> Plan:
-        return Plan(verb(self._frame, *args, **kwargs), TextView, _checked(sample))
-
-    return _dressed(method, _signature(verb, returns=Plan, add=(_SAMPLE,)), _plan_doc(verb.__doc__ or ""))
-
-
-def _series_plan(verb: Verb) -> Callable[..., Plan]:
-    @wraps(verb)
-    def method(self: SeriesPlan, *args: Any, sample: int = 0, **kwargs: Any) -> Plan:
-        return Plan(_of_series(verb, self._series, args, kwargs), TextView, _checked(sample))
-
-    signature = _signature(verb, returns=Plan, drop=_NOT_OF_SERIES, add=(_SAMPLE,))
-    return _dressed(method, signature, _plan_doc(_series_doc(verb.__doc__ or "")))
+def _of_frame(verb: Verb, frame: pd.DataFrame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Asked:
+    return verb(frame, *args, **kwargs)
 
 
 def _of_series(verb: Verb, series: pd.Series[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Asked:
@@ -122,6 +139,48 @@ def _of_series(verb: Verb, series: pd.Series[Any], args: tuple[Any, ...], kwargs
             raise UnknownKeyword(text)
     name = series.name if isinstance(series.name, str) else "text"
     return verb(series.to_frame(name), name, *args, overwrite=True, **kwargs)
+
+
+def _frame_of(run: Run) -> pd.DataFrame:
+    return run.frame
+
+
+def _series_of(run: Run) -> pd.Series[Any]:
+    return run.frame[run.output_name]
+
+
+def _attach(verb: Verb, on_series: bool) -> None:
+    """Give all four ways of a frame, or of a Series, a method for a verb."""
+    read, take = (_of_series, _series_of) if on_series else (_of_frame, _frame_of)
+
+    @wraps(verb)
+    def call(self: _Face, *args: Any, **kwargs: Any) -> Any:
+        return take(carry_out(read(verb, self._source, args, kwargs), TextView))
+
+    @wraps(verb)
+    async def aio(self: _Face, *args: Any, **kwargs: Any) -> Any:
+        return take(await carry_out_async(read(verb, self._source, args, kwargs), TextView))
+
+    @wraps(verb)
+    def background(self: _Face, *args: Any, **kwargs: Any) -> Job:
+        return start(read(verb, self._source, args, kwargs), TextView, take)
+
+    @wraps(verb)
+    def plan(self: _Face, *args: Any, sample: int = 0, **kwargs: Any) -> Plan:
+        return Plan(read(verb, self._source, args, kwargs), TextView, _checked(sample))
+
+    drop = _NOT_OF_SERIES if on_series else ()
+    kind = pd.Series if on_series else pd.DataFrame
+    doc = _series_doc(verb.__doc__ or "") if on_series else verb.__doc__ or ""
+    plain, awaited, job, planned = (
+        (SeriesLLM, SeriesAio, SeriesBackground, SeriesPlan)
+        if on_series
+        else (FrameLLM, FrameAio, FrameBackground, FramePlan)
+    )
+    setattr(plain, verb.__name__, _dressed(call, _signature(verb, kind, drop), doc))
+    setattr(awaited, verb.__name__, _dressed(aio, _signature(verb, kind, drop), _without_example(doc)))
+    setattr(job, verb.__name__, _dressed(background, _signature(verb, Job, drop), _job_doc(doc)))
+    setattr(planned, verb.__name__, _dressed(plan, _signature(verb, Plan, drop, (_SAMPLE,)), _plan_doc(doc)))
 
 
 def _checked(sample: Any) -> int:
@@ -138,12 +197,25 @@ def _dressed(method: M, signature: inspect.Signature, doc: str) -> M:
 
 
 def _signature(
-    verb: Verb, *, returns: type, drop: tuple[str, ...] = (), add: tuple[inspect.Parameter, ...] = ()
+    verb: Verb, returns: type, drop: tuple[str, ...], add: tuple[inspect.Parameter, ...] = ()
 ) -> inspect.Signature:
     parameters = list(inspect.signature(verb).parameters.values())
     own = parameters[0].replace(name="self", annotation=inspect.Parameter.empty)
     kept = [parameter for parameter in parameters[1:] if parameter.name not in drop]
     return inspect.Signature([own, *kept, *add], return_annotation=returns)
+
+
+def _without_example(doc: str) -> str:
+    return doc.split("    Examples\n", maxsplit=1)[0].rstrip() + "\n    "
+
+
+def _job_doc(doc: str) -> str:
+    """The verb's docstring for one who does not wait."""
+    return re.sub(
+        r"(?s)Returns\n *-+\n.*?\n\n(?= *Raises)",
+        "Returns\n    -------\n    Job\n        At once. ``job.result()`` waits and returns what the verb returns.\n\n",
+        _without_example(doc),
+    )
 
 
 def _series_doc(doc: str) -> str:
@@ -189,8 +261,6 @@ def _is_new(kind: Any, face: type) -> bool:
     return current is not face
 
 
-for _name, _verb in VERBS.items():
-    setattr(FrameLLM, _name, _frame_method(_verb))
-    setattr(SeriesLLM, _name, _series_method(_verb))
-    setattr(FramePlan, _name, _frame_plan(_verb))
-    setattr(SeriesPlan, _name, _series_plan(_verb))
+for _verb in VERBS.values():
+    _attach(_verb, on_series=False)
+    _attach(_verb, on_series=True)

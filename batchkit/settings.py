@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
+from batchkit._dialects.profiles import is_local
 from batchkit.errors import ConfigError, UnknownKeyword
 
 __all__ = ["default", "find_ca_file", "find_key", "find_proxy", "from_environment", "journal_place", "strict", "use"]
@@ -203,12 +204,40 @@ def from_environment(variable: str) -> str | None:
 
 
 def find_proxy(url: str) -> str | None:
-    """The proxy that the system or ``HTTPS_PROXY``, ``HTTP_PROXY`` and ``NO_PROXY`` name for a URL."""
+    """The proxy that the system or ``HTTPS_PROXY``, ``HTTP_PROXY`` and ``NO_PROXY`` name for a URL.
+
+    None for a server on this machine, which no proxy elsewhere can reach.
+
+    Raises
+    ------
+    ConfigError
+        For a proxy that speaks no HTTP, or is no address.
+    """
     parts = urlsplit(url)
-    if parts.hostname is None or urllib.request.proxy_bypass(parts.hostname):
+    if parts.hostname is None or is_local(url) or urllib.request.proxy_bypass(parts.netloc):
         return None
     proxies = urllib.request.getproxies()
-    return proxies.get(parts.scheme) or proxies.get("all")
+    name = parts.scheme if proxies.get(parts.scheme) else "all"
+    proxy = proxies.get(name)
+    return None if proxy is None else _checked_proxy(f"{name.upper()}_PROXY", proxy, parts.hostname)
+
+
+def _checked_proxy(variable: str, proxy: str, host: str) -> str:
+    # The value is not shown: it may hold a password.
+    address = proxy if "://" in proxy else f"http://{proxy}"
+    try:
+        parts = urlsplit(address)
+        known = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        known = False
+    if not known:
+        raise ConfigError(f"{variable} is no address. Set it to http://HOST:PORT with the proxy's own, or unset it.")
+    if parts.scheme not in ("http", "https"):
+        raise ConfigError(
+            f"{variable} names a {parts.scheme}:// proxy, which cannot be used here. Set it to the proxy's http:// "
+            f"address, or put {host} into NO_PROXY to go without."
+        )
+    return address
 
 
 def find_ca_file() -> str | None:

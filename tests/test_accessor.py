@@ -94,8 +94,8 @@ def test_the_class_shows_its_verbs(kind, face):
 
 def test_reprs_name_the_verbs(df):
     """Shown in a cell, an accessor says what it can do."""
-    assert repr(df.llm) == "<df.llm: classify; plan>"
-    assert repr(df["text"].llm) == "<series.llm: classify; plan>"
+    assert repr(df.llm) == "<df.llm: classify>"
+    assert repr(df["text"].llm) == "<series.llm: classify>"
 
 
 # ---- what it holds and gives --------------------------------------------------------------------

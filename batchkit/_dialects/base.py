@@ -15,6 +15,7 @@ __all__ = [
     "Dialect",
     "as_count",
     "as_mapping",
+    "canonical_url",
     "check_base_url",
     "check_model",
     "completed",
@@ -29,6 +30,8 @@ THINKING_ALLOWANCE = 4096
 """Output tokens added to a brief's cap for a model that thinks before it answers."""
 
 _VERSION = re.compile(r"v\d+(?:\.\d+)?(?:alpha|beta)?\d*")
+_THIS_MACHINE = frozenset({"127.0.0.1", "::1", "0.0.0.0", "::"})
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 _BAGS = frozenset(
     {"chat_template_kwargs", "generationConfig", "options", "output_config", "provider", "reasoning", "text"}
 )
@@ -102,6 +105,23 @@ def join_url(base: str, version: str, path: str) -> str:
     want = [segment for segment in (*version.split("/"), *path.split("/")) if segment]
     shared = next((n for n in range(min(len(have), len(want)), 0, -1) if have[-n:] == want[:n]), 0)
     return urlunsplit(parts._replace(path="/" + "/".join(have + want[shared:])))
+
+
+def canonical_url(url: str) -> str:
+    """Write an address as all its spellings are written: by it limits, answers and what was learned are kept.
+
+    Examples
+    --------
+    >>> canonical_url("http://127.0.0.1:11434/api/chat") == canonical_url("http://[::1]:11434/api/chat")
+    True
+    >>> canonical_url("HTTPS://API.example.com:443/v1/messages")
+    'https://api.example.com/v1/messages'
+    """
+    parts = urlsplit(url.strip())
+    host = parts.hostname or ""
+    host = "localhost" if host in _THIS_MACHINE else f"[{host}]" if ":" in host else host
+    port = "" if parts.port in (None, _DEFAULT_PORTS.get(parts.scheme)) else f":{parts.port}"
+    return urlunsplit(parts._replace(netloc=f"{host}{port}"))
 
 
 def check_model(model: str) -> str | None:

@@ -63,6 +63,7 @@ _KEYS = (
 _PLACEHOLDER = re.compile(r"<.*>|\.{3}|^(?:sk-)?x+$|your.{0,3}(?:api.{0,3})?key|^(?:sk-)?\*+$", re.IGNORECASE)
 _NO_COUNTRY = re.compile(r"unsupported_country|location is not supported|country, region", re.IGNORECASE)
 _PLAIN_HTTP = re.compile(r"wrong.version.number|record layer failure", re.IGNORECASE)
+_ABOUT_PROXY = re.compile(r"the proxy (?:is not reachable|refused)")
 _LOADING = re.compile(r"loading model|model is (?:still )?loading", re.IGNORECASE)
 _METHODS = r"/(?:chat/completions|responses|messages|api/chat)$"
 _START = {
@@ -178,7 +179,7 @@ def _about_config(failure: Failure, endpoint: Endpoint, url: str) -> str | None:
     if _NO_COUNTRY.search(failure.message):
         return _about_country(endpoint)
     if failure.status == 407:
-        return "Put the proxy's user name and password into HTTPS_PROXY: http://user:password@host:port."
+        return _about_proxy(failure, endpoint)
     if "requires more system memory" in failure.message:
         return "Take a smaller model, or a smaller window with extra_body={'options': {'num_ctx': 4096}}."
     if "v1/responses" in failure.message:
@@ -230,6 +231,8 @@ def _about_connection(failure: Failure, endpoint: Endpoint, url: str) -> str | N
         )
     if not failure.unreached:
         return None
+    if _ABOUT_PROXY.match(failure.message):
+        return _about_proxy(failure, endpoint)
     if is_local(endpoint.base_url):
         start = _START.get(_server(endpoint), "Start the server first.")
         return f"Nothing listens at {_host(endpoint)}. {start}"
@@ -239,6 +242,13 @@ def _about_connection(failure: Failure, endpoint: Endpoint, url: str) -> str | N
         "Is this machine online? Behind a company's proxy set the environment variable HTTPS_PROXY to "
         "http://host:port (in a notebook with %env), and run again."
     )
+
+
+def _about_proxy(failure: Failure, endpoint: Endpoint) -> str:
+    variable = f"{urlsplit(endpoint.base_url).scheme.upper()}_PROXY"
+    if "407" in failure.message:
+        return f"Put the proxy's user name and password into {variable}: http://user:password@host:port."
+    return f"Is {variable} right? To go without the proxy, unset it, or put {_host(endpoint)} into NO_PROXY."
 
 
 def _about_timeout(failure: Failure, endpoint: Endpoint, url: str) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from batchkit._dialects.base import Dialect, merge_headers
+from batchkit._dialects.base import Dialect, canonical_url, merge_headers
 from batchkit._dialects.errors import read_failure, read_request_id
 from batchkit._dialects.hints import advise
 from batchkit._dialects.quirks import changes
@@ -81,10 +81,10 @@ class HttpCaller:
         self._endpoint = endpoint
         self._dialect = dialect
         self._brief = brief
-        self._place = (endpoint.base_url, endpoint.model)
         self._quirks = Quirks()
         self._prepared = dialect.prepare(brief, endpoint, self._quirks)
         self._url = dialect.url(endpoint)
+        self._place = (canonical_url(self._url), endpoint.model)
         self._headers = merge_headers({"User-Agent": "batchkit"}, dialect.headers(endpoint))
         self.reply_tokens = dialect.cap(self._prepared)
 

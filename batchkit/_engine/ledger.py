@@ -7,9 +7,9 @@ from array import array
 from typing import Any
 
 from batchkit._engine.plan import Plan
-from batchkit._logic.itinerary import Outcome
+from batchkit._logic.itinerary import Outcome, seats_of
 from batchkit._logic.pricing import cost_of
-from batchkit._logic.progress import Attempted, Event, Finished, Progress, Sent, Settled, Snapshot
+from batchkit._logic.progress import Attempted, Event, Finished, Group, Progress, Retrying, Sent, Settled, Snapshot
 from batchkit.records import ERROR_KINDS, Completion, Failure
 
 __all__ = ["ANSWERED", "FAILED", "PENDING", "Attempts", "Ledger"]
@@ -69,6 +69,8 @@ class Ledger:
         self.kind = array("b", [-1]) * count
         self.messages: dict[int, str] = {}
         self.first_failed: int | None = None
+        self.order = array("q")
+        """Units in the order in which they were settled."""
         self.attempts = Attempts()
         self.started_at = time.time()
         """Wall clock, seconds since the epoch."""
@@ -77,7 +79,15 @@ class Ledger:
         self.ended: float | None = None
         self._rows = plan.rows
         self._prices = [lane.price for lane in plan.lanes]
-        self._progress = Progress(sum(plan.rows), tuple(lane.name for lane in plan.lanes))
+        self._codes = plan.codes
+        self._again: dict[int, int] = {}
+        """Units that failed and have no outcome yet, and who failed on them last."""
+        self._progress = Progress(
+            sum(plan.rows),
+            tuple(lane.name for lane in plan.lanes),
+            [lane.limits for lane in plan.lanes],
+            _groups(plan),
+        )
 
     def sent(self, lane: int, at: float) -> None:
         """Note that a request left."""
@@ -117,25 +127,35 @@ class Ledger:
         log.cost.append(_NAN if paid is None else paid)
         log.message.append(message)
         self.tell(Attempted(lane, kind, started, ended, tokens_in, tokens_out, paid))
+        if self._again:
+            self._stand_still(unit)
+        if kind is not None:
+            self._again[unit] = lane
+            self.tell(Retrying(lane, self._rows[unit]))
         return paid
 
     def settled(self, unit: int, outcome: Outcome, *, reused: bool = False) -> None:
         """Give a unit its answer, perhaps one that was paid for before, or its error."""
         answer, failure = outcome.answer, outcome.failure
         self.lane[unit] = outcome.provider
+        rows, code = self._rows[unit], self._codes[unit]
+        if self._again:
+            self._stand_still(unit)
         if answer is not None:
             self.values[unit] = answer.value
             self.confidence[unit] = _NAN if answer.confidence is None else answer.confidence
             self.source[unit] = answer.confidence_source
             self.state[unit] = ANSWERED
-            self.tell(Settled(outcome.provider, self._rows[unit], None, reused))
+            self.order.append(unit)
+            self.tell(Settled(outcome.provider, rows, None, reused, code))
         elif failure is not None:
             self.kind[unit] = _CODE[failure.kind]
             self.messages[unit] = failure.message
             self.state[unit] = FAILED
+            self.order.append(unit)
             if self.first_failed is None:
                 self.first_failed = unit
-            self.tell(Settled(outcome.provider, self._rows[unit], failure.kind))
+            self.tell(Settled(outcome.provider, rows, failure.kind, False, code, failure.message))
 
     def finished(self, why: str, at: float) -> None:
         """Close the run."""
@@ -148,4 +168,21 @@ class Ledger:
 
     def snapshot(self) -> Snapshot:
         """Where the run stands now."""
-        return self._progress.snapshot()
+        now = time.monotonic() if self.ended is None else self.ended
+        return self._progress.snapshot(now, max(0.0, now - self.began) if self.began else 0.0)
+
+    def _stand_still(self, unit: int) -> None:
+        """Count a unit no longer among those that are tried again."""
+        lane = self._again.pop(unit, None)
+        if lane is not None:
+            self.tell(Retrying(lane, -self._rows[unit]))
+
+
+def _groups(plan: Plan) -> list[Group]:
+    """The plan's rows by itinerary, and who may be asked about each."""
+    units, rows = [0] * len(plan.itineraries), [0] * len(plan.itineraries)
+    for code, count in zip(plan.codes, plan.rows, strict=True):
+        units[code] += 1
+        rows[code] += count
+    lanes = [frozenset().union(*(seat.providers for seat in seats_of(node))) for node in plan.itineraries]
+    return [Group(*group) for group in zip(lanes, units, rows, strict=True)]

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from batchkit._logic.pricing import Tally
-from batchkit.records import Failure
+from batchkit.records import Failure, Limits
 
 __all__ = [
     "Adapted",
     "Attempted",
     "Event",
     "Finished",
+    "Group",
     "LaneSnapshot",
     "Paused",
     "Progress",
+    "Retrying",
     "Sent",
     "Settled",
     "Snapshot",
@@ -52,6 +55,17 @@ class Settled(NamedTuple):
     kind: str | None
     reused: bool = False
     """Its answer was paid for before."""
+    group: int = 0
+    """Which of the run's groups of rows it belonged to."""
+    message: str | None = None
+    """What an error says."""
+
+
+class Retrying(NamedTuple):
+    """A provider failed on so many rows, and they are not given up; negative where that is over."""
+
+    lane: int
+    rows: int
 
 
 class Paused(NamedTuple):
@@ -82,7 +96,16 @@ class Finished(NamedTuple):
     at: float
 
 
-Event = Sent | Attempted | Settled | Paused | Adapted | Stopped | Finished
+Event = Sent | Attempted | Settled | Retrying | Paused | Adapted | Stopped | Finished
+
+
+class Group(NamedTuple):
+    """Rows that the same providers may be asked about."""
+
+    lanes: frozenset[int]
+    units: int
+    """Different questions among them."""
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +127,18 @@ class LaneSnapshot:
     """USD, as far as it is known; None: unknown."""
     cost_is_partial: bool = False
     """Some of its requests had no known cost."""
+    reused: int = 0
+    """Of its answered rows, those whose answer was paid for before."""
+    retrying: int = 0
+    """Rows it failed on that are asked again."""
+    open_rows: int = 0
+    """Rows without an outcome that it may be asked about, it alone or with others."""
+    open_units: int = 0
+    """Different questions among these."""
+    p50: float | None = None
+    """Seconds: half of its replies took less. None before the first."""
+    p99: float | None = None
+    limits: Limits | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +156,14 @@ class Snapshot:
     """None while the run goes on, else why it ended."""
     reused: int = 0
     """Of the answered rows, those whose answer was paid for before."""
+    duplicates: int = 0
+    """Rows that share the question of another one."""
+    examples: Mapping[str, str] = field(default_factory=dict)
+    """By error kind, what the first of them said."""
+    now: float = 0.0
+    """The moment, on the clock of the events."""
+    elapsed: float = 0.0
+    """Seconds since the run began."""
 
     @property
     def done(self) -> int:
@@ -129,15 +172,37 @@ class Snapshot:
 
 
 class Progress:
-    """Folds events, one after the other; `snapshot` says where the run stands."""
+    """Folds events, one after the other; `snapshot` says where the run stands.
 
-    __slots__ = ("_answered", "_errors", "_finished", "_lanes", "_reused", "_rows")
+    Parameters
+    ----------
+    rows : int
+        Rows to be asked.
+    lanes : tuple of str
+        The providers' names.
+    limits : sequence of Limits
+        What each provider bears, where that is known.
+    groups : sequence of Group
+        The rows by who may be asked about them. Default: anybody about any row.
+    """
 
-    def __init__(self, rows: int, lanes: tuple[str, ...]) -> None:
+    __slots__ = (
+        "_answered", "_duplicates", "_errors", "_examples", "_finished", "_groups", "_lanes", "_open_rows",
+        "_open_units", "_reused", "_rows",
+    )  # fmt: skip
+
+    def __init__(
+        self, rows: int, lanes: tuple[str, ...], limits: Sequence[Limits] = (), groups: Sequence[Group] = ()
+    ) -> None:
         self._rows = rows
         self._answered = self._reused = 0
         self._errors: Counter[str] = Counter()
-        self._lanes = [_Lane(name) for name in lanes]
+        self._examples: dict[str, str] = {}
+        self._groups = tuple(groups) or (Group(frozenset(range(len(lanes))), rows, rows),)
+        self._open_rows = Counter({number: group.rows for number, group in enumerate(self._groups)})
+        self._open_units = Counter({number: group.units for number, group in enumerate(self._groups)})
+        self._duplicates = rows - self._open_units.total()
+        self._lanes = [_Lane(name, limits[index] if limits else None) for index, name in enumerate(lanes)]
         self._finished: str | None = None
 
     def fold(self, event: Event) -> None:
@@ -145,20 +210,31 @@ class Progress:
         match event:
             case Sent(lane):
                 self._lanes[lane].in_flight += 1
-            case Attempted(lane, _, _, _, tokens_in, tokens_out, paid):
+            case Attempted(lane, kind, started, ended, tokens_in, tokens_out, paid):
                 tally = self._lanes[lane]
                 tally.in_flight -= 1
                 tally.requests += 1
                 tally.tokens_in += tokens_in
                 tally.tokens_out += tokens_out
                 tally.cost.add(paid)
-            case Settled(lane, rows, None, reused):
-                self._answered += rows
-                self._reused += rows if reused else 0
-                self._lanes[lane].answered += rows
-            case Settled(lane, rows, str(kind)):
-                self._errors[kind] += rows
-                self._lanes[lane].failed += rows
+                if kind is None:
+                    tally.latency[_bucket(ended - started)] += 1
+            case Settled(lane, rows, kind, reused, group, message):
+                self._open_rows[group] -= rows
+                self._open_units[group] -= 1
+                if kind is None:
+                    self._answered += rows
+                    self._lanes[lane].answered += rows
+                    if reused:
+                        self._reused += rows
+                        self._lanes[lane].reused += rows
+                else:
+                    self._errors[kind] += rows
+                    self._lanes[lane].failed += rows
+                    if message is not None:
+                        self._examples.setdefault(kind, message)
+            case Retrying(lane, rows):
+                self._lanes[lane].retrying += rows
             case Paused(lane, until):
                 self._lanes[lane].paused_until = until
             case Adapted(lane, how):
@@ -167,46 +243,78 @@ class Progress:
                 self._lanes[lane].stopped = failure
             case Finished(why):
                 self._finished = why
+                for tally in self._lanes:
+                    tally.retrying = 0
 
-    def snapshot(self) -> Snapshot:
-        """Where the run stands now."""
+    def snapshot(self, now: float = 0.0, elapsed: float = 0.0) -> Snapshot:
+        """Where the run stands ``now``, on the clock of the events, so many seconds after it began."""
         return Snapshot(
             self._rows,
             self._answered,
             sum(self._errors.values()),
             dict(self._errors),
-            tuple(lane.snapshot() for lane in self._lanes),
+            tuple(self._lane(index, lane) for index, lane in enumerate(self._lanes)),
             self._finished,
             self._reused,
+            self._duplicates,
+            dict(self._examples),
+            now,
+            elapsed,
         )
+
+    def _lane(self, index: int, lane: _Lane) -> LaneSnapshot:
+        mine = [number for number, group in enumerate(self._groups) if index in group.lanes]
+        p50, p99 = _quantiles(lane.latency, (0.50, 0.99))
+        return LaneSnapshot(
+            lane.name, lane.in_flight, lane.requests, lane.answered, lane.failed,
+            lane.tokens_in, lane.tokens_out, lane.paused_until, lane.stopped, tuple(lane.adapted),
+            lane.cost.usd, lane.cost.is_partial, lane.reused, lane.retrying,
+            sum(self._open_rows[number] for number in mine), sum(self._open_units[number] for number in mine),
+            p50, p99, lane.limits,
+        )  # fmt: skip
 
 
 class _Lane:
     __slots__ = (
-        "adapted",
-        "answered",
-        "cost",
-        "failed",
-        "in_flight",
-        "name",
-        "paused_until",
-        "requests",
-        "stopped",
-        "tokens_in",
-        "tokens_out",
-    )
+        "adapted", "answered", "cost", "failed", "in_flight", "latency", "limits", "name", "paused_until",
+        "requests", "retrying", "reused", "stopped", "tokens_in", "tokens_out",
+    )  # fmt: skip
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, limits: Limits | None) -> None:
         self.name = name
+        self.limits = limits
         self.in_flight = self.requests = self.answered = self.failed = self.tokens_in = self.tokens_out = 0
+        self.reused = self.retrying = 0
         self.paused_until: float | None = None
         self.stopped: Failure | None = None
         self.adapted: dict[str, None] = {}
         self.cost = Tally()
+        self.latency = [0] * _BUCKETS
 
-    def snapshot(self) -> LaneSnapshot:
-        return LaneSnapshot(
-            self.name, self.in_flight, self.requests, self.answered, self.failed,
-            self.tokens_in, self.tokens_out, self.paused_until, self.stopped, tuple(self.adapted),
-            self.cost.usd, self.cost.is_partial,
-        )  # fmt: skip
+
+# ---- latencies: a histogram whose buckets grow by 4.4 %, so that a quantile is right to about 2 % ----
+
+_PER_OCTAVE = 16
+_SHORTEST = -14 * _PER_OCTAVE
+"""2 ** -14 s; what is shorter counts as that."""
+_BUCKETS = 28 * _PER_OCTAVE
+
+
+def _bucket(seconds: float) -> int:
+    if seconds <= 0.0:
+        return 0
+    return min(max(math.floor(math.log2(seconds) * _PER_OCTAVE) - _SHORTEST, 0), _BUCKETS - 1)
+
+
+def _quantiles(histogram: Sequence[int], wanted: Sequence[float]) -> list[float | None]:
+    """The middle of the bucket in which each quantile lies; ``wanted`` ascends."""
+    total = sum(histogram)
+    if not total:
+        return [None] * len(wanted)
+    found: list[float | None] = []
+    below = 0
+    for bucket, count in enumerate(histogram):
+        below += count
+        while len(found) < len(wanted) and below > wanted[len(found)] * (total - 1):
+            found.append(2 ** ((bucket + _SHORTEST + 0.5) / _PER_OCTAVE))
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import itertools
 import math
@@ -111,7 +112,7 @@ class Site:
         self._steps = itertools.count()
 
     async def open(self) -> str:
-        """Listen on a free port of 127.0.0.1 and return the URL."""
+        """Listen on a free port of 127.0.0.1, on the same of ::1 where there is one, and return the URL."""
         # The request handler is told when its client leaves, so that nobody waits in vain.
         self._web = web.Server(
             self._handle,
@@ -121,13 +122,17 @@ class Site:
             keepalive_timeout=3600.0,
         )
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._web, "127.0.0.1", 0, backlog=1024)
-        host, port = self._listener.sockets[0].getsockname()[:2]
+        listener = await loop.create_server(self._web, "127.0.0.1", 0, backlog=1024)
+        host, port = listener.sockets[0].getsockname()[:2]
+        self._listeners = [listener]
+        with contextlib.suppress(OSError):  # no IPv6 on this machine, or the port is another's there
+            self._listeners.append(await loop.create_server(self._web, "::1", port, backlog=1024))
         return f"http://{host}:{port}"
 
     async def close(self) -> None:
         """Stop listening and hang up on everybody."""
-        self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         for connection in self._web.connections:
             if connection.transport is not None:
                 connection.transport.abort()

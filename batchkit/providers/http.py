@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from batchkit._dialects import DIALECTS
-from batchkit._dialects.base import Dialect
+from batchkit._dialects.base import Dialect, canonical_url
 from batchkit._dialects.hints import key_problem
 from batchkit._dialects.profiles import PROFILES, Profile, check_settings, default_concurrency, dialect_name, is_own
 from batchkit._engine.callers import Caller, HttpCaller
@@ -160,8 +160,11 @@ class _HttpProvider(Provider):
 
     def _budget(self) -> tuple[Any, ...]:
         endpoint = self._endpoint()
-        # The address posted to, because one base URL has several spellings.
-        return (self._dialect(endpoint).url(endpoint), endpoint.key, self.model)
+        return (self._place(endpoint), endpoint.key, self.model)
+
+    def _place(self, endpoint: Endpoint) -> str:
+        """The address posted to, however its base URL is spelled."""
+        return canonical_url(self._dialect(endpoint).url(endpoint))
 
     def _price(self) -> Price | None:
         return self._given_price or price_of(self._profile.vendor, self.model, self.base_url)
@@ -173,7 +176,7 @@ class _HttpProvider(Provider):
         return fingerprint(
             task,
             brief,
-            url=self._dialect(endpoint).url(endpoint),
+            url=self._place(endpoint),
             model=self.model,
             temperature=endpoint.temperature,
             reasoning=endpoint.reasoning,

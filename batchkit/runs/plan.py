@@ -59,6 +59,7 @@ class Plan:
         self._is_answered = self._look_up()
         self.pilot = self._fly(sample) if sample else None
         self.answered = int(self._is_answered.sum())
+        self._run.tell_news()
         self.providers = self._per_provider()
 
     @property
@@ -109,7 +110,7 @@ class Plan:
         """By unit: whether one of its providers answered it before."""
         known = np.zeros(self.unique, dtype=bool)
         terms = self._asked.terms
-        with open_journal(None if terms.refresh else terms.journal) as journal:
+        with open_journal(None if terms.refresh else terms.journal, self._run._news) as journal:
             if journal is not None:
                 memory = Memory(journal, self._run._plan)
                 memory.recall_now()

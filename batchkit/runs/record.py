@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,11 @@ class Record:
 
     def _repr_html_(self) -> str:
         return f"<div>{escape(repr(self))}</div>" + self.summary.to_html(float_format=lambda number: f"{number:.3g}")
+
+    @property
+    def output_name(self) -> str:
+        """Name of the answer's column."""
+        return self._output.name
 
     @property
     def snapshot(self) -> Snapshot:
@@ -178,6 +184,37 @@ class Record:
             log = self._ledger.attempts
             end = max(log.ended[: len(log)], default=self._ledger.began)
         return end - self._ledger.began
+
+    def settled(self, start: int = 0) -> list[tuple[int, Hashable, Any, str | None]]:
+        """Position, label, answer and error of each row that is done, in the order in which they were.
+
+        Parameters
+        ----------
+        start : int
+            Leave out so many, which are known already.
+        """
+        ledger = self._ledger
+        rows_of = self._rows_of_units
+        done = [(row, unit) for unit in ledger.order[: len(ledger.order)] for row in rows_of[unit]]
+        if ledger.ended is not None:
+            pending = [unit for unit, state in enumerate(ledger.state) if state not in (ANSWERED, FAILED)]
+            done += [(row, unit) for unit in pending for row in rows_of[unit]]
+        return [self._settled_row(row, unit) for row, unit in done[start:]]
+
+    def _settled_row(self, row: int, unit: int) -> tuple[int, Hashable, Any, str | None]:
+        ledger = self._ledger
+        kind = ERROR_KINDS[ledger.kind[unit]] if ledger.kind[unit] >= 0 else None
+        if ledger.state[unit] not in (ANSWERED, FAILED):
+            kind = _KIND_OF_PENDING.get(ledger.snapshot().finished or "", "cancelled")
+        return row, self._table.frame.index[row], ledger.values[unit], kind
+
+    @functools.cached_property
+    def _rows_of_units(self) -> list[list[int]]:
+        rows: list[list[int]] = [[] for _ in self._units.first_row]
+        for row, unit in enumerate(self._units.unit_of_row):
+            if unit >= 0:
+                rows[unit].append(row)
+        return rows
 
     def _rows(self) -> dict[str, Any]:
         """By row: status, answer, and every detail, of this run or else of the one it goes on from."""

@@ -24,7 +24,7 @@ from batchkit._engine.execute import Execution
 from batchkit._engine.memory import Memory
 from batchkit._engine.plan import Plan
 from batchkit._logic.pricing import Budget
-from batchkit._logic.progress import Snapshot
+from batchkit._logic.progress import LaneSnapshot, Snapshot
 from batchkit.errors import BatchkitWarning, ConfigError, Interrupted, RowFailed
 from batchkit.providers import checks, resolve
 from batchkit.routes import compile_route
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from batchkit._engine.journal import Journal
     from batchkit.routes import Compiled
 
-__all__ = ["Run", "View", "ViewMaker", "carry_out", "last_run", "open_journal", "planned"]
+__all__ = ["Adjustment", "Launch", "Run", "View", "ViewMaker", "carry_out", "last_run", "open_journal", "planned"]
 
 _GRACE = 2.0
 """Seconds that answers in flight get to arrive after an interrupt."""
@@ -68,6 +68,8 @@ class Run(Record):
     ) -> None:
         super().__init__(asked, units, compiled, plan, earlier)
         self._view: ViewMaker | None = None
+        self._news: list[str] = []
+        """What the user should be told, each once."""
         self.new_journal: Path | None = None
         """Where this run began a journal; None where there was one, or none is kept."""
         self._execution: Execution | None = None
@@ -135,6 +137,17 @@ class Run(Record):
         """
         self._halt("cancelled", _GRACE)
 
+    def tell_news(self) -> None:
+        """Warn of what the user should know, each thing once."""
+        news, self._news = self._news, []
+        for text in news:
+            warnings.warn(text, BatchkitWarning, stacklevel=_levels_to_the_user())
+
+    def raise_if_asked_to(self) -> None:
+        """Raise `RowFailed` if a row failed and the verb was asked to raise then."""
+        if self._asked.terms.on_error == "raise" and self._ledger.first_failed is not None:
+            raise RowFailed(f"{self._first_failure()}. Finished rows are kept: see .run.frame of this error.", self)
+
     # ---- inside -------------------------------------------------------------------------------
 
     def _start(self, journal: Journal | None) -> concurrent.futures.Future[None]:
@@ -183,6 +196,67 @@ class Adjustment:
     earlier: Record | None
 
 
+class Launch:
+    """A run about to be carried out, with all that has to be put away afterwards.
+
+    Parameters
+    ----------
+    asked : Asked
+    compiled : Compiled
+        Its route, worked out.
+    view : ViewMaker or None
+    home : event loop or None
+        The caller's own, for functions that must run there.
+    adjust : Adjustment or None
+
+    Raises
+    ------
+    ConfigError, InputError
+        Before anything is sent.
+    """
+
+    def __init__(
+        self, asked: Asked, compiled: Compiled, view: ViewMaker | None, home: Any, adjust: Adjustment | None = None
+    ) -> None:
+        self.run = planned(asked, compiled, home, adjust)
+        self.run._view = view
+        _check_budget(self.run)
+        self._view = view(asked.output.name) if view is not None and asked.progress else None
+        self._putting_away = contextlib.ExitStack()
+        self._journal = self._putting_away.enter_context(open_journal(asked.terms.journal, self.run._news))
+        if self._journal is not None and self._journal.is_new:
+            self.run.new_journal = self._journal.path
+
+    def begin(self) -> concurrent.futures.Future[None]:
+        """Send the first requests."""
+        future = self.run._start(self._journal)
+        _announce(self.run)
+        return future
+
+    def look(self) -> None:
+        """Draw where the run stands. A view that fails is dropped: it never harms a run."""
+        if self._view is not None:
+            try:
+                self._view.show(self.run.snapshot)
+            except Exception as error:  # noqa: BLE001
+                self._drop_view(error)
+
+    def end(self) -> None:
+        """Put everything away, and draw how it ended. Not on a loop's thread: it waits for the journal."""
+        self._putting_away.close()
+        if self._view is None:
+            self.run._news += [_why_stopped(lane) for lane in self.run.snapshot.lanes if lane.stopped is not None]
+            return
+        try:
+            self._view.close(self.run)
+        except Exception as error:  # noqa: BLE001
+            self._drop_view(error)
+
+    def _drop_view(self, error: Exception) -> None:
+        self._view = None
+        self.run._news.append(f"the progress view failed and was dropped: {type(error).__name__}: {error}")
+
+
 def carry_out(asked: Asked, view: ViewMaker | None, adjust: Adjustment | None = None) -> Run:
     """Plan a run, carry it out and wait for it.
 
@@ -196,29 +270,20 @@ def carry_out(asked: Asked, view: ViewMaker | None, adjust: Adjustment | None = 
         With ``on_error="raise"``, at the first row that fails.
     """
     compiled = compile_route(asked.route, asked.table, resolve)
-    needs_home = any(provider.needs_home_loop for provider in compiled.providers)
-    shown = view(asked.output.name) if view is not None and asked.progress else None
-    with bridge.home_loop(needs_home) as home:
-        run = planned(asked, compiled, home, adjust)
-        run._view = view
-        _check_budget(run)
-        with open_journal(asked.terms.journal) as journal:
-            run.new_journal = journal.path if journal is not None and journal.is_new else None
-            future = run._start(journal)
-            _announce(run)
-            _wait(run, future, shown, home)
-    if shown is not None:
-        shown.close(run)
-    else:
-        _warn_of_stopped(run)
-    if asked.terms.on_error == "raise" and run._ledger.first_failed is not None:
-        raise RowFailed(f"{run._first_failure()}. Finished rows are kept: see .run.frame of this error.", run)
-    return run
+    with bridge.home_loop(any(provider.needs_home_loop for provider in compiled.providers)) as home:
+        launched = Launch(asked, compiled, view, home, adjust)
+        try:
+            _wait(launched, home)
+        finally:
+            launched.end()
+    launched.run.tell_news()
+    launched.run.raise_if_asked_to()
+    return launched.run
 
 
 @contextlib.contextmanager
-def open_journal(place: Path | None) -> Iterator[Journal | None]:
-    """The journal at a place, None for none; what went wrong with it is told at the end."""
+def open_journal(place: Path | None, news: list[str]) -> Iterator[Journal | None]:
+    """The journal at a place, None for none; what went wrong with it is added to ``news`` at the end."""
     if place is None:
         yield None
         return
@@ -229,8 +294,7 @@ def open_journal(place: Path | None) -> Iterator[Journal | None]:
         yield journal
     finally:
         journal.close()
-        for news in journal.news():
-            warnings.warn(news, BatchkitWarning, stacklevel=_levels_to_the_user())
+        news += journal.news()
 
 
 def planned(
@@ -277,24 +341,21 @@ def _announce(run: Run) -> None:
         _latest = run
 
 
-def _wait(run: Run, future: concurrent.futures.Future[None], view: View | None, home: Any) -> None:
-    def look() -> None:
-        if view is not None:
-            view.show(run.snapshot)
+def _wait(launched: Launch, home: Any) -> None:
+    run, look = launched.run, launched.look
+    future = launched.begin()
 
-    def end_early(grace: float) -> None:
-        run._halt("interrupted", grace)
+    def end_early() -> None:
+        run._halt("interrupted", _GRACE)
         bridge.wait(future, look, home)
 
     try:
         bridge.wait(future, look, home)
     except KeyboardInterrupt:
         try:
-            end_early(_GRACE)
+            end_early()
         except KeyboardInterrupt:
             run._halt("interrupted", 0.0)
-        if view is not None:
-            view.close(run)
         raise Interrupted(_interrupted(run.snapshot, run._asked.terms.journal is not None)) from None
     except BaseException:
         if not future.done():
@@ -308,11 +369,8 @@ def _interrupted(snapshot: Snapshot, kept: bool) -> str:
     )
 
 
-def _warn_of_stopped(run: Run) -> None:
-    for lane in run.snapshot.lanes:
-        if lane.stopped is not None:
-            text = f"{lane.name} was stopped ({lane.stopped.kind}): {lane.stopped.message}"
-            warnings.warn(text, BatchkitWarning, stacklevel=_levels_to_the_user())
+def _why_stopped(lane: LaneSnapshot) -> str:
+    return f"{lane.name} was stopped ({lane.stopped.kind}): {lane.stopped.message}" if lane.stopped is not None else ""
 
 
 def _levels_to_the_user() -> int:

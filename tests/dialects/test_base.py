@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchkit._dialects.base import check_base_url, is_versioned, join_url, merge_headers, output_cap
+from batchkit._dialects.base import canonical_url, check_base_url, is_versioned, join_url, merge_headers, output_cap
 from batchkit.records import Brief, Endpoint
 
 
@@ -31,6 +31,25 @@ def test_every_spelling_of_a_base_url_gives_one_address(base):
 def test_a_longer_path_is_kept(base, version, path, address):
     """A gateway's own path stays in front of what is appended."""
     assert join_url(base, version, path) == address
+
+
+@pytest.mark.parametrize(
+    ("url", "canonical"),
+    [
+        ("http://127.0.0.1:8000/v1/messages", "http://localhost:8000/v1/messages"),
+        ("http://[::1]:8000/v1/messages", "http://localhost:8000/v1/messages"),
+        ("http://0.0.0.0:8000/v1/messages", "http://localhost:8000/v1/messages"),
+        ("http://LOCALHOST/v1", "http://localhost/v1"),
+        ("https://API.Example.com:443/v1?api-version=1", "https://api.example.com/v1?api-version=1"),
+        ("http://h:443/V1", "http://h:443/V1"),
+        ("http://[2001:DB8::1]:80/v1", "http://[2001:db8::1]/v1"),
+        ("http://127.0.0.2/v1", "http://127.0.0.2/v1"),
+    ],
+)
+def test_an_address_has_one_canonical_spelling(url, canonical):
+    """Names of this machine, capitals in the host and a usual port do not make another place; anything else does."""
+    assert canonical_url(url) == canonical
+    assert canonical_url(canonical) == canonical
 
 
 @given(st.lists(st.text("abcv12", min_size=1), max_size=4))

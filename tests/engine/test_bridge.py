@@ -181,7 +181,7 @@ HEAD = """
 import asyncio, os, re, signal, threading
 import pandas as pd
 import batchkit as bk
-from batchkit import runs
+from batchkit.runs import run as runs
 
 def say(*words):
     print(*words, flush=True)

@@ -1,0 +1,170 @@
+"""Every attempt as a bar in its provider's slot, or for many of them how many were in flight, by outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from matplotlib.collections import PolyCollection
+from matplotlib.patches import Patch
+
+from batchkit.plots._canvas import (
+    COLOURS, INK, QUIET, Picture, blank, counted, drawable, families, legend, show_numbers, style, title_of,
+)  # fmt: skip
+from batchkit.plots._data import OUTCOMES, providers_of, throughput_data, timeline_data
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["BARS_AT_MOST", "timeline"]
+
+BARS_AT_MOST = 2_000
+"""Beyond so many attempts a bar would be thinner than a pixel."""
+_BINS = 240
+_OUTLINED = 300
+"""Up to so many attempts, a white gap tells the bars of one slot apart; beyond, it would hide them."""
+
+_WIDTH = 9.0
+_SLOT, _BODY_LEAST, _BODY_MOST = 0.16, 0.3, 3.0
+_WAIT, _WAITS_MOST = 0.06, 0.6
+_TITLE, _GAP, _RUG = 0.24, 0.12, 0.07
+"""Inches. A band is its title, its body, and the waits below."""
+
+_WORDS = {
+    "reply": "reply",
+    "unusable": "unusable reply",
+    "rate_limited": "rate limited",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "waiting": "waiting to be asked again",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Band:
+    """One provider's part of the picture, in inches from below: waits hang from ``base``, the body stands on it."""
+
+    name: str
+    own: pd.DataFrame
+    slots: int
+    waits: int
+    base: float
+    body: float
+    below: float
+
+
+@overload
+def timeline(requests: pd.DataFrame, *, title: str | None = None, bins: int | None = None) -> Picture: ...
+@overload
+def timeline(requests: pd.DataFrame, *, title: str | None = None, bins: int | None = None, ax: Axes) -> Axes: ...
+def timeline(
+    requests: pd.DataFrame, *, title: str | None = None, bins: int | None = None, ax: Axes | None = None
+) -> Picture | Axes:
+    """Draw when every attempt of a run began and ended, and how long rows waited to be asked again.
+
+    Parameters
+    ----------
+    requests : DataFrame
+        `Run.requests`: one row per attempt.
+    title : str, optional
+        Shown above the picture.
+    bins : int, optional
+        Draw so many stretches of time instead of single bars. Default: bars for up to 2,000
+        attempts, 240 stretches for more.
+    ax : Axes, optional
+        Where to draw. Default: a new `Picture`.
+
+    Returns
+    -------
+    Picture or Axes
+        A band per provider that was asked, in the route's order. Every attempt is a bar in the
+        lowest slot that was free when it began, so the height of a band is the number of requests
+        in flight; rows that travelled in one call share its bar. Grey bars hanging below are rows
+        that wait to be asked again, and hold no slot. In stretches, coloured areas are the mean
+        number in flight, the line is the most at any moment, and a mark on top shows every stretch
+        in which an attempt failed, the stronger the larger the share.
+
+    Raises
+    ------
+    InputError
+        A column is missing, or ``bins`` is below 1.
+
+    Examples
+    --------
+    >>> import batchkit as bk
+    >>> from batchkit.plots import timeline
+    >>> timeline(bk.last_run().requests).savefig("timeline.png")                 # doctest: +SKIP
+    """
+    data = timeline_data(requests)
+    if bins is None and len(requests) > BARS_AT_MOST:
+        bins = _BINS
+    binned = None if bins is None else throughput_data(requests, bins=bins)
+    room = None if ax is None else ax.get_position().height * ax.figure.get_size_inches()[1]
+    bands = _bands(data, room)
+    top = bands[0].base + bands[0].body + _TITLE if bands else _BODY_LEAST + _TITLE
+    picture = None
+    if ax is None:
+        picture = Picture.sized(_WIDTH, top + 0.85 + (0.35 if title else 0))
+        ax = picture.subplots()
+        title_of(picture, title)
+    elif title:
+        ax.set_title(drawable(title), loc="left", fontsize=10, color=INK, parse_math=False, fontfamily=families())
+    _draw(ax, bands, binned, top)
+    latest = float(data["ended"].max()) if len(data) else 1.0
+    step = "" if binned is None or binned.empty else f" (in steps of {binned['end'].iloc[0]:.3g} s)"
+    show_numbers(ax, latest, label=f"seconds since the run began{step}")
+    return picture if picture is not None else ax
+
+
+def _bands(data: pd.DataFrame, room: float | None) -> list[_Band]:
+    """From the lowest upwards they are placed; the first provider's comes first, and on top."""
+    parts = []
+    for name in providers_of(data):
+        own = data[data["provider"] == name]
+        is_wait = (own["outcome"] == "waiting").to_numpy()
+        slots = int(own.loc[~is_wait, "slot"].max()) + 1 if not is_wait.all() else 0
+        waits = int(own.loc[is_wait, "slot"].max()) + 1 if is_wait.any() else 0
+        body = float(np.clip(_SLOT * slots, _BODY_LEAST, _BODY_MOST))
+        parts.append((name, own, slots, waits, body, min(_WAIT * waits, _WAITS_MOST)))
+    scale = 1.0
+    if room is not None and parts:
+        wanted = sum(body + below for *_, body, below in parts)
+        scale = max(room - (_TITLE + _GAP) * len(parts), room / 4) / wanted
+    bands: list[_Band] = []
+    floor = 0.0
+    for name, own, slots, waits, body, below in reversed(parts):
+        bands.insert(0, _Band(name, own, slots, waits, floor + below * scale, body * scale, below * scale))
+        floor += (body + below) * scale + _TITLE + _GAP
+    return bands
+
+
+def _draw(ax: Axes, bands: Sequence[_Band], binned: pd.DataFrame | None, top: float) -> None:
+    style(ax)
+    ax.set_ylim(-0.04, top)
+    if not bands:
+        blank(ax)
+        return
+    few = sum(len(band.own) for band in bands) <= _OUTLINED
+    for band in bands:
+        if binned is None:
+            _draw_bars(ax, band, outlined=few)
+        else:
+            _draw_areas(ax, band, binned[binned["provider"] == band.name])
+        ax.axhline(band.base, color=QUIET, linewidth=0.6)
+        ax.annotate(
+            _caption(band), (0, band.base + band.body), (2, 4), xycoords=("axes fraction", "data"),
+            textcoords="offset points", fontsize=9, color=INK, parse_math=False, fontfamily=families(), va="bottom",
+        )  # fmt: skip
+    ticks = [(band.base, 0) for band in bands] + [(band.base + band.body, band.slots) for band in bands]
+    ax.set_yticks([at for at, _ in ticks], [f"{count}" for _, count in ticks])
+    ax.set_ylabel("requests in flight", fontsize=8, color=QUIET)
+    seen = {outcome for band in bands for outcome in band.own["outcome"].unique()}
+    handles: list[Any] = [Patch(color=COLOURS[name], label=_WORDS[name]) for name in _WORDS if name in seen]
+    ax.legend(
+        handles=handles, loc="upper right", bbox_to_anchor=(1.0, 0.0), bbox_transform=_below(ax), ncols=len(handles),
+        frameon=False, labelcolor=INK, prop={"family": families(), "size": 8}, borderaxespad=0.0, handlelength=1.2,
+    )  # fmt: skip
