@@ -63,7 +63,7 @@ _KEYS = (
 _PLACEHOLDER = re.compile(r"<.*>|\.{3}|^(?:sk-)?x+$|your.{0,3}(?:api.{0,3})?key|^(?:sk-)?\*+$", re.IGNORECASE)
 _NO_COUNTRY = re.compile(r"unsupported_country|location is not supported|country, region", re.IGNORECASE)
 _PLAIN_HTTP = re.compile(r"wrong.version.number|record layer failure", re.IGNORECASE)
-_ABOUT_PROXY = re.compile(r"the proxy (?:is not reachable|refused)")
+_ABOUT_PROXY = re.compile(r"the proxy (?:at \S+ is not reachable|refused)")
 _LOADING = re.compile(r"loading model|model is (?:still )?loading", re.IGNORECASE)
 _METHODS = r"/(?:chat/completions|responses|messages|api/chat)$"
 _START = {
@@ -98,7 +98,7 @@ def advise(failure: Failure, endpoint: Endpoint, url: str | None = None) -> Fail
     if not advice or advice in failure.message:
         return failure
     said = failure.message.rstrip()
-    return replace(failure, message=f"{said}{'' if said[-1:] in ('.', '!', '?', '…', ')') else '.'} {advice}")
+    return replace(failure, message=f"{said}{'' if said[-1:] in ('.', '!', '?', '…') else '.'} {advice}")
 
 
 def key_problem(key: str, vendor: str | None = None) -> str | None:
@@ -235,7 +235,7 @@ def _about_connection(failure: Failure, endpoint: Endpoint, url: str) -> str | N
         return _about_proxy(failure, endpoint)
     if is_local(endpoint.base_url):
         start = _START.get(_server(endpoint), "Start the server first.")
-        return f"Nothing listens at {_host(endpoint)}. {start}"
+        return f"Nothing listens there. {start}"
     if "." not in _host(endpoint) or not is_own(endpoint):
         return f"Is base_url={endpoint.base_url!r} right, and that server reachable from here?"
     return (

@@ -19,6 +19,9 @@ from batchkit.records import Answer, Completion
 
 __all__ = ["Memory"]
 
+_KEY = 16
+"""Bytes of a key."""
+
 
 class Memory:
     """A journal as one run uses it.
@@ -35,8 +38,10 @@ class Memory:
         self._journal = journal
         self._plan = plan
         self._recalls = recall
-        self._found: dict[tuple[int, int], Entry] = {}
+        self._found: dict[tuple[int, int], Outcome] = {}
         self._samples = _samples(plan)
+        self._known_keys: dict[int, bytearray] = {}
+        """By lane the keys of all its units, one behind the other: a key costs more than what is done with it."""
         self._keys = [journal.key_maker(lane.fingerprint or b"") for lane in plan.lanes]
         self.units: frozenset[int] = frozenset()
         """Those that somebody has answered before."""
@@ -63,16 +68,13 @@ class Memory:
     def find(self, unit: int, providers: Iterable[int]) -> Outcome | None:
         """The answer that one of ``providers`` gave before, the first in route order."""
         for index in sorted(providers):
-            entry = self._found.get((unit, index))
-            if entry is not None:
-                with contextlib.suppress(ValueError, IndexError, TypeError):
-                    value = self._plan.task.load(orjson.loads(entry.value))
-                    return Outcome(index, Answer(value, entry.confidence, entry.confidence_source))
+            outcome = self._found.get((unit, index))
+            if outcome is not None:
+                return outcome
         return None
 
     def keep(self, unit: int, index: int, answer: Answer, completion: Completion, token: Any) -> None:
         """Write down what the lane ``index`` answered; ``token`` comes back when that is done."""
-        self.unwritten += 1
         usage = completion.usage
         lane = self._plan.lanes[index]
         entry = Entry(
@@ -89,6 +91,7 @@ class Memory:
             lane.caller.reply_tokens,
             time.time(),
         )
+        self.unwritten += 1
         self._journal.put(entry, token, self._hand_over)
 
     async def flush(self, timeout: float) -> None:
@@ -101,6 +104,10 @@ class Memory:
         written(tokens)
 
     def _key(self, unit: int, index: int) -> bytes:
+        known = self._known_keys.get(index)
+        return self._new_key(unit, index) if known is None else bytes(known[unit * _KEY : (unit + 1) * _KEY])
+
+    def _new_key(self, unit: int, index: int) -> bytes:
         text = self._plan.texts[unit].encode("utf-8", "surrogatepass")
         return self._keys[index](text, b"%d" % self._samples.get(unit, 0))
 
@@ -115,17 +122,26 @@ class Memory:
             )
             for node in plan.itineraries
         ]
+        known = {index: bytearray(_KEY * len(plan.texts)) for lanes in lanes_of for index in lanes}
         askers: dict[bytes, list[tuple[int, int]]] = {}
         for unit, code in enumerate(plan.codes):
             for index in lanes_of[code]:
-                askers.setdefault(self._key(unit, index), []).append((unit, index))
+                key = self._new_key(unit, index)
+                known[index][unit * _KEY : (unit + 1) * _KEY] = key
+                askers.setdefault(key, []).append((unit, index))
+        self._known_keys = known
         for key, entry in self._journal.look_up(list(askers)).items():
             for unit, index in askers[key]:
                 cap = plan.lanes[index].caller.reply_tokens
                 # Under a smaller cap than now it was not cut, or it would not be here; under a larger one it must fit.
                 if entry.cap <= cap or entry.tokens_out <= cap:
-                    self._found[unit, index] = entry
+                    with contextlib.suppress(ValueError, IndexError, TypeError):
+                        self._found[unit, index] = self._read(entry, index)
         self.units = frozenset(unit for unit, _ in self._found)
+
+    def _read(self, entry: Entry, index: int) -> Outcome:
+        value = self._plan.task.load(orjson.loads(entry.value))
+        return Outcome(index, Answer(value, entry.confidence, entry.confidence_source))
 
 
 def _samples(plan: Plan) -> dict[int, int]:

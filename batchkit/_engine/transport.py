@@ -19,6 +19,8 @@ from batchkit.records import Failure, Scope
 __all__ = ["Channel", "HttpAnswer", "open_channel", "trusting"]
 
 _LARGE = 1 << 20
+_CONNECT = 15.0
+"""Seconds for a connection to come about: a firewall says nothing, and rows should not wait for it in vain."""
 _IDLE = 30.0
 """Seconds for which an unused session keeps its connections, so that the next small cell finds them warm."""
 
@@ -58,7 +60,7 @@ class Channel:
         session = self._session
         limit = session.timeouts.get(timeout)
         if limit is None:
-            limit = session.timeouts.setdefault(timeout, aiohttp.ClientTimeout(total=timeout))
+            limit = session.timeouts.setdefault(timeout, aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT))
             if len(session.timeouts) > 100:
                 session.timeouts.clear()
         try:
@@ -69,6 +71,9 @@ class Channel:
                 url, data=data, headers=self._headers, timeout=limit, allow_redirects=False, proxy=self._proxy
             ) as response:
                 return HttpAnswer(response.status, response.headers, await response.read())
+        except aiohttp.ConnectionTimeoutError:
+            text = f"no connection within {min(_CONNECT, timeout):g} s"
+            return Failure("connection", text, Scope.TRANSIENT, unreached=True)
         except TimeoutError:
             return Failure("timeout", f"no answer within {timeout:g} s", Scope.TRANSIENT)
         except aiohttp.ClientError as error:
@@ -123,28 +128,35 @@ def trusting(ca_file: str) -> ssl.SSLContext:
 
 def _translate(error: aiohttp.ClientError) -> Failure:
     """Say in our words what aiohttp met, most specific first. Never shows a URL's query or a header."""
-    what = str(error) or type(error).__name__
     match error:
         case aiohttp.ClientConnectorCertificateError():
             text = f"the server's certificate is not trusted: {error.certificate_error}"
             return Failure("connection", text, Scope.PROVIDER, unreached=True, tls=True)
         case aiohttp.ClientSSLError():
-            return Failure("connection", f"no secure connection: {what}", Scope.PROVIDER, unreached=True, tls=True)
+            text = f"no secure connection to {error.host}:{error.port}: {_reason(error.os_error)}"
+            return Failure("connection", text, Scope.PROVIDER, unreached=True, tls=True)
         case aiohttp.InvalidURL():
             return Failure("connection", "the base URL is no valid URL", Scope.PROVIDER, unreached=True)
         case aiohttp.ClientProxyConnectionError():
-            return Failure("connection", f"the proxy is not reachable: {what}", Scope.TRANSIENT, unreached=True)
+            text = f"the proxy at {error.host}:{error.port} is not reachable: {_reason(error.os_error)}"
+            return Failure("connection", text, Scope.TRANSIENT, unreached=True)
         case aiohttp.ClientHttpProxyError():
             text = f"the proxy refused: HTTP {error.status} {error.message}"
             return Failure("connection", text, Scope.TRANSIENT, unreached=True)
         case aiohttp.ClientConnectorDNSError():
             return Failure("connection", f"there is no host {error.host!r}", Scope.TRANSIENT, unreached=True)
         case aiohttp.ClientConnectorError():
-            why = os.strerror(error.os_error.errno) if error.os_error.errno else str(error.os_error)
-            text = f"nobody answers at {error.host}:{error.port}: {why.lower()}"
+            text = f"nobody answers at {error.host}:{error.port}: {_reason(error.os_error)}"
             return Failure("connection", text, Scope.TRANSIENT, unreached=True)
         case _:
+            what = str(error) or type(error).__name__
             return Failure("connection", f"the connection broke: {what}", Scope.TRANSIENT)
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or str(error)).replace("_", " ").lower()
+    return (os.strerror(error.errno) if error.errno else str(error)).lower()
 
 
 def _expire(budget: Hashable) -> None:

@@ -187,8 +187,7 @@ class Progress:
     """
 
     __slots__ = (
-        "_answered", "_duplicates", "_errors", "_examples", "_finished", "_groups", "_lanes", "_open_rows",
-        "_open_units", "_reused", "_rows",
+        "_answered", "_duplicates", "_errors", "_examples", "_finished", "_groups", "_lanes", "_open", "_reused", "_rows",
     )  # fmt: skip
 
     def __init__(
@@ -199,9 +198,8 @@ class Progress:
         self._errors: Counter[str] = Counter()
         self._examples: dict[str, str] = {}
         self._groups = tuple(groups) or (Group(frozenset(range(len(lanes))), rows, rows),)
-        self._open_rows = Counter({number: group.rows for number, group in enumerate(self._groups)})
-        self._open_units = Counter({number: group.units for number, group in enumerate(self._groups)})
-        self._duplicates = rows - self._open_units.total()
+        self._open = [_Open(group.rows, group.units) for group in self._groups]
+        self._duplicates = rows - sum(group.units for group in self._groups)
         self._lanes = [_Lane(name, limits[index] if limits else None) for index, name in enumerate(lanes)]
         self._finished: str | None = None
 

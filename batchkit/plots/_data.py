@@ -169,7 +169,9 @@ def latency_data(requests: pd.DataFrame) -> pd.DataFrame:
     for name in providers_of(attempts):
         own = attempts[attempts["provider"] == name]
         seconds = _reply_seconds(own)
-        table.append({"provider": name, "replies": len(seconds), "failures": len(own) - len(seconds)} | _spread(seconds))
+        table.append(
+            {"provider": name, "replies": len(seconds), "failures": len(own) - len(seconds)} | _spread(seconds)
+        )
     columns = ["provider", "replies", "failures", "mean", "p50", "p90", "p99", "max"]
     return pd.DataFrame(table, columns=columns).set_index("provider")
 
@@ -341,9 +343,7 @@ def _in_bins(name: str, attempts: pd.DataFrame, waits: pd.DataFrame, edges: _Flo
     # Rows that travelled together are one request; what went wrong with any of them is its outcome.
     worst_first = attempts.assign(rank=attempts["outcome"].map(OUTCOMES.index)).sort_values("rank", ascending=False)
     calls = worst_first.drop_duplicates(["started", "ended"])
-    by_outcome = {
-        outcome: _mean_in_bins(calls[calls["outcome"] == outcome], edges) / width for outcome in OUTCOMES
-    }
+    by_outcome = {outcome: _mean_in_bins(calls[calls["outcome"] == outcome], edges) / width for outcome in OUTCOMES}
     return pd.DataFrame(
         {
             "provider": name,

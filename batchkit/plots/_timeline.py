@@ -164,7 +164,63 @@ def _draw(ax: Axes, bands: Sequence[_Band], binned: pd.DataFrame | None, top: fl
     ax.set_ylabel("requests in flight", fontsize=8, color=QUIET)
     seen = {outcome for band in bands for outcome in band.own["outcome"].unique()}
     handles: list[Any] = [Patch(color=COLOURS[name], label=_WORDS[name]) for name in _WORDS if name in seen]
-    ax.legend(
-        handles=handles, loc="upper right", bbox_to_anchor=(1.0, 0.0), bbox_transform=_below(ax), ncols=len(handles),
-        frameon=False, labelcolor=INK, prop={"family": families(), "size": 8}, borderaxespad=0.0, handlelength=1.2,
-    )  # fmt: skip
+    legend(ax, handles)
+
+
+def _caption(band: _Band) -> str:
+    attempts = band.own[band.own["outcome"] != "waiting"]
+    failed = int(attempts["outcome"].isin(["rate_limited", "failed", "cancelled"]).sum())
+    requests = counted(len(attempts), "request")
+    return f"{drawable(band.name)}   {requests}, {failed:,} failed, at most {band.slots:,} at once"
+
+
+def _draw_bars(ax: Axes, band: _Band, *, outlined: bool) -> None:
+    for outcome in COLOURS:
+        own = band.own[band.own["outcome"] == outcome]
+        slots = own["slot"].to_numpy(float)
+        if outcome == "waiting":
+            edges = band.base - np.array([slots + 0.2, slots + 0.8]) * (band.below / max(band.waits, 1))
+        else:
+            edges = band.base + np.array([slots + 0.08, slots + 0.92]) * (band.body / max(band.slots, 1))
+        colour = COLOURS[outcome]
+        # All but replies are outlined in their own colour: seen however short they were.
+        edge, width = (
+            ("white", 0.6) if outlined and outcome == "reply" else (colour, 0.3 if outcome == "reply" else 0.8)
+        )
+        bars = _corners(own["started"].to_numpy(), own["ended"].to_numpy(), *edges)
+        kind = PolyCollection(list(bars), facecolor=colour, edgecolor=edge, linewidth=width, label=outcome)
+        ax.add_collection(kind, autolim=False)
+
+
+def _corners(
+    left: npt.NDArray[Any], right: npt.NDArray[Any], low: npt.NDArray[Any], high: npt.NDArray[Any]
+) -> npt.NDArray[Any]:
+    """Corners of one rectangle per bar, shape (bars, 4, 2)."""
+    corners = [(left, low), (right, low), (right, high), (left, high)]
+    return np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1)
+
+
+def _draw_areas(ax: Axes, band: _Band, own: pd.DataFrame) -> None:
+    edges = [*own["start"], own["end"].iloc[-1]]
+    unit = (band.body - _RUG) / max(band.slots, 1)
+    floor = np.zeros(len(own))
+    # What went wrong lies at the bottom, where its height can be read.
+    for outcome in reversed(OUTCOMES):
+        height = floor + own[outcome].to_numpy()
+        ax.stairs(
+            band.base + height * unit, edges, baseline=band.base + floor * unit, fill=True, color=COLOURS[outcome],
+            linewidth=0,
+        )  # fmt: skip
+        floor = height
+    ax.stairs(band.base + own["most"].to_numpy() * unit, edges, baseline=None, color=INK, linewidth=0.6)
+    if band.waits:
+        ax.stairs(
+            band.base - own["waiting"].to_numpy() * (band.below / band.waits), edges,
+            baseline=band.base, fill=True, color=COLOURS["waiting"], linewidth=0,
+        )  # fmt: skip
+    broken = own[own["failures"] > 0]
+    low = np.full(len(broken), band.base + band.body - _RUG * 0.8)
+    marks = _corners(broken["start"].to_numpy(), broken["end"].to_numpy(), low, low + _RUG * 0.8)
+    share = (broken["failures"] / broken["attempts"]).to_numpy()
+    rug = PolyCollection(list(marks), facecolor=COLOURS["failed"], linewidth=0, alpha=list(0.35 + 0.65 * share))
+    ax.add_collection(rug, autolim=False)
