@@ -22,6 +22,8 @@ class _Desk:
     title: str
     keys: str
     billing: str
+    models: str = ""
+    """A page that lists them, which a browser can show without a key."""
 
 
 _DESKS: Mapping[str, _Desk] = {
@@ -29,26 +31,57 @@ _DESKS: Mapping[str, _Desk] = {
         "OpenAI",
         "https://platform.openai.com/api-keys",
         "https://platform.openai.com/settings/organization/billing",
+        "https://platform.openai.com/docs/models",
     ),
     "anthropic": _Desk(
         "Anthropic",
         "https://platform.claude.com/settings/keys",
         "https://platform.claude.com/settings/billing",
+        "https://platform.claude.com/docs/en/about-claude/models/overview",
     ),
-    "gemini": _Desk("Google", "https://aistudio.google.com/apikey", "https://aistudio.google.com/usage"),
+    "gemini": _Desk(
+        "Google",
+        "https://aistudio.google.com/apikey",
+        "https://aistudio.google.com/usage",
+        "https://ai.google.dev/gemini-api/docs/models",
+    ),
     "azure": _Desk("Azure", "https://ai.azure.com", "https://portal.azure.com"),
     "ollama": _Desk("Ollama", "https://ollama.com/settings/keys", "https://ollama.com/settings"),
-    "groq": _Desk("Groq", "https://console.groq.com/keys", "https://console.groq.com/settings/billing"),
-    "mistral": _Desk("Mistral", "https://console.mistral.ai/api-keys", "https://admin.mistral.ai"),
-    "deepseek": _Desk("DeepSeek", "https://platform.deepseek.com/api_keys", "https://platform.deepseek.com/top_up"),
-    "openrouter": _Desk("OpenRouter", "https://openrouter.ai/settings/keys", "https://openrouter.ai/settings/credits"),
+    "groq": _Desk(
+        "Groq",
+        "https://console.groq.com/keys",
+        "https://console.groq.com/settings/billing",
+        "https://console.groq.com/docs/models",
+    ),
+    "mistral": _Desk(
+        "Mistral",
+        "https://console.mistral.ai/api-keys",
+        "https://admin.mistral.ai",
+        "https://docs.mistral.ai/getting-started/models",
+    ),
+    "deepseek": _Desk(
+        "DeepSeek",
+        "https://platform.deepseek.com/api_keys",
+        "https://platform.deepseek.com/top_up",
+        "https://api-docs.deepseek.com/quick_start/pricing",
+    ),
+    "openrouter": _Desk(
+        "OpenRouter",
+        "https://openrouter.ai/settings/keys",
+        "https://openrouter.ai/settings/credits",
+        "https://openrouter.ai/models",
+    ),
     "together": _Desk(
-        "Together", "https://api.together.ai/settings/api-keys", "https://api.together.ai/settings/billing"
+        "Together",
+        "https://api.together.ai/settings/api-keys",
+        "https://api.together.ai/settings/billing",
+        "https://docs.together.ai/docs/serverless-models",
     ),
     "qwen": _Desk(
         "DashScope",
         "https://modelstudio.console.alibabacloud.com",
         "https://modelstudio.console.alibabacloud.com",
+        "https://www.alibabacloud.com/help/en/model-studio/models",
     ),
 }
 
@@ -63,6 +96,8 @@ _KEYS = (
 _PLACEHOLDER = re.compile(r"<.*>|\.{3}|^(?:sk-)?x+$|your.{0,3}(?:api.{0,3})?key|^(?:sk-)?\*+$", re.IGNORECASE)
 _NO_COUNTRY = re.compile(r"unsupported_country|location is not supported|country, region", re.IGNORECASE)
 _PLAIN_HTTP = re.compile(r"wrong.version.number|record layer failure", re.IGNORECASE)
+_EXPIRED = re.compile(r"has expired|not yet valid", re.IGNORECASE)
+_OTHER_NAME = re.compile(r"(?:hostname|ip address) mismatch", re.IGNORECASE)
 _ABOUT_PROXY = re.compile(r"the proxy (?:at \S+ is not reachable|refused)")
 _LOADING = re.compile(r"loading model|model is (?:still )?loading", re.IGNORECASE)
 _METHODS = r"/(?:chat/completions|responses|messages|api/chat)$"
@@ -201,7 +236,8 @@ def _about_model(endpoint: Endpoint, url: str) -> str:
         return f"Run `ollama pull {model}`, or name one of those that `ollama list` shows."
     if vendor == "azure":
         return "Give the name of your deployment, not of its model; both stand at https://ai.azure.com."
-    listed = url.rpartition("/")[0] if vendor == "gemini" else re.sub(_METHODS, "/models", url)
+    listed = _DESKS[vendor].models if vendor in _DESKS and is_own(endpoint) else ""
+    listed = listed or re.sub(_METHODS, "/models", url)
     return f"Is the model's name {model!r} right, and may this key use it? The models there are listed at {listed}"
 
 
@@ -224,6 +260,10 @@ def _about_rate(failure: Failure, endpoint: Endpoint, url: str) -> str:
 def _about_connection(failure: Failure, endpoint: Endpoint, url: str) -> str | None:
     if failure.tls and _PLAIN_HTTP.search(failure.message):
         return "The server speaks plain http: write http:// in base_url=."
+    if failure.tls and _EXPIRED.search(failure.message):
+        return "Its certificate is out of date, or this machine's clock is wrong: tell whoever runs the server."
+    if failure.tls and _OTHER_NAME.search(failure.message):
+        return f"Its certificate is for another name: is base_url={endpoint.base_url!r} right?"
     if failure.tls:
         return (
             "Its certificate is not known here, as a company's own is not: set the environment variable SSL_CERT_FILE "

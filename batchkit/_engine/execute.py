@@ -28,7 +28,7 @@ from batchkit._logic.judging import Again, judge
 from batchkit._logic.pricing import Budget, estimate_tokens
 from batchkit._logic.pricing import reserve as money
 from batchkit._logic.progress import Adapted, Paused, Stopped
-from batchkit.records import Answer, Completion, Failure, Question, Scope
+from batchkit.records import Answer, Brief, Completion, Failure, Question, Scope
 
 __all__ = ["Execution", "Lane"]
 
@@ -36,6 +36,8 @@ _PROBES = 3
 """So many requests may be called invalid before a provider that never answered well is stopped."""
 _PATIENCE = 0.1
 """Seconds for which an ended run waits for requests it cancelled; an async function may refuse to be."""
+_ADDED = 400
+"""Tokens of a tool's own instructions, of which no one tells beforehand."""
 _PATIENCE_WITH_DISK = 2.0
 """Seconds for which an ended run waits for answers to be written down."""
 
@@ -44,8 +46,8 @@ class Lane:
     """One provider in one run."""
 
     __slots__ = (
-        "admitted", "caller", "completed", "gate", "in_flight", "index", "limits", "lines", "pumping",
-        "reached", "ready", "refused", "sent", "spec", "stopped", "timer", "wake",
+        "admitted", "caller", "completed", "counted", "gate", "in_flight", "index", "limits", "lines", "pumping",
+        "reached", "ready", "refused", "sent", "shared_tokens", "spec", "stopped", "timer", "wake",
     )  # fmt: skip
 
     def __init__(self, index: int, spec: LaneSpec, execution: Execution) -> None:
@@ -68,7 +70,17 @@ class Lane:
         """Whether the provider ever answered anything, be it an error."""
         self.completed = 0
         self.refused = 0
+        self.shared_tokens = _most_shared(spec.brief)
+        """The most that all of a request but its row may have."""
+        self.counted = False
+        """Whether that is what its provider counted."""
         self.wake = lambda: execution._pump(self)
+
+    def count_shared(self, tokens_in: int) -> None:
+        """Learn from a reply: no request shares more with the others than the shortest has in all."""
+        if tokens_in:
+            self.shared_tokens = min(self.shared_tokens, tokens_in) if self.counted else tokens_in
+            self.counted = True
 
     def next_line(self) -> Line | None:
         best, first = None, None
@@ -141,7 +153,7 @@ class Execution:
         try:
             if self._memory is not None:
                 self._memory.begin(self._loop, self._written)
-                await self._memory.recall()
+                await self._recall(self._memory)
             self._line_up()
             if self._max_seconds is not None:
                 limit = self._loop.call_later(self._max_seconds, self.halt, "max_seconds")
@@ -167,6 +179,17 @@ class Execution:
             self._ledger.finished(self._halted, self._loop.time())
         if self._crash is not None:
             raise self._crash
+
+    async def _recall(self, memory: Memory) -> None:
+        """Look up what was answered before; a run that is halted meanwhile does not wait for the disk."""
+        looking, over = self._loop.create_task(memory.recall()), self._loop.create_task(self._over.wait())
+        try:
+            await asyncio.wait((looking, over), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            over.cancel()
+            looking.cancel()
+        if not looking.cancelled() and looking.done():
+            looking.result()
 
     def halt(self, why: str, grace: float | None = None) -> None:
         """Send nothing new. What is in flight may still arrive for ``grace`` seconds (None: its own time-outs)."""
@@ -266,7 +289,7 @@ class Execution:
             if lane.limits.tpm is not None and reserve > lane.limits.tpm:
                 self._decline(lane, line, reserve)
                 continue
-            price = self._money(lane, line.head())
+            price = self._money(lane, line)
             if self._budget is not None and not self._budget.may_send(price):
                 if not self._budget.may_wait(price):
                     self.halt("max_cost")
@@ -313,15 +336,18 @@ class Execution:
         return self._tokens_in(lane, unit) + lane.caller.reply_tokens
 
     def _tokens_in(self, lane: Lane, unit: int) -> float:
-        system = lane.spec.brief.system.encode("utf-8", "replace")
-        return estimate_tokens(len(system) + len(self._plan.texts[unit].encode("utf-8", "replace")))
+        return estimate_tokens(_size(lane.spec.brief.system) + _size(self._plan.texts[unit]))
 
-    def _money(self, lane: Lane, unit: int | None) -> float:
-        """What the next request may cost at most, as far as can be known before."""
+    def _money(self, lane: Lane, line: Line) -> float:
+        """What the next request may cost at most."""
+        unit = line.head()
         if self._budget is None or lane.spec.price is None or unit is None:
             return 0.0
-        # Twice the estimate: a budget that is overdrawn is worse than one that is not used up.
-        return money(2 * self._tokens_in(lane, unit), lane.caller.reply_tokens, lane.spec.price)
+        question = line.again[0].question if line.again else None
+        turns, room = ((), 1) if question is None else (question.turns, question.room)
+        # No tokenizer makes more than one token of a byte.
+        own = sum(_size(text) for text in (self._plan.texts[unit], *(turn.text for turn in turns)))
+        return money(lane.shared_tokens + own, lane.caller.reply_tokens * room, lane.spec.price)
 
     async def _work(self, lane: Lane) -> None:
         """Carry one load after the other for as long as the lane has any."""
@@ -332,6 +358,8 @@ class Execution:
             while load is not None:
                 await self._send(lane, load)
                 load = self._load(lane)
+                if self._budget is not None:  # what came back may pay for more than one
+                    self._pump(lane)
         finally:
             lane.gate.hand_on()
 
@@ -413,6 +441,7 @@ class Execution:
             return
         lane.reached = True
         lane.completed += 1
+        lane.count_shared(result.usage.input)
         if lane.completed == 1 and lane.refused:
             self._pump(lane)
         question = self._question(lane, ticket)
@@ -428,7 +457,10 @@ class Execution:
     def _written(self, tokens: list[tuple[Lane, Ticket, Answer]]) -> None:
         """These answers are written down: they may be shown."""
         for lane, ticket, answer in tokens:
-            self._arrive(lane, ticket, answer)
+            try:
+                self._arrive(lane, ticket, answer)
+            except Exception as error:  # noqa: BLE001 - the others' answers are written down as well
+                self._arrive(lane, ticket, _internal(error))
         self._look_whether_over()
 
     def _judge_failure(self, lane: Lane, ticket: Ticket, failure: Failure, now: float) -> None:
@@ -436,6 +468,7 @@ class Execution:
         lane.reached = lane.reached or failure.status is not None
         if failure.adapted is not None:
             self._ledger.tell(Adapted(lane.index, failure.adapted))
+            lane.shared_tokens, lane.counted = _most_shared(lane.spec.brief), False
             self._ask_again(self._line_of(ticket), ticket)
             return
         if failure.refusable and ticket.question is not None and ticket.question.room > 1:
@@ -584,6 +617,15 @@ class _Load(NamedTuple):
     """When they were taken."""
     money: float
     """USD taken from the run's budget for it."""
+
+
+def _most_shared(brief: Brief) -> float:
+    """Tokens of instructions and schema, twice what prose of that length has, and what a vendor may add by itself."""
+    return _size(brief.system) / 2 + _size(repr(brief.schema)) / 2 + _ADDED
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
 
 
 def _cancel(timer: asyncio.TimerHandle | None) -> None:

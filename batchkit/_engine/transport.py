@@ -130,7 +130,8 @@ def _translate(error: aiohttp.ClientError) -> Failure:
     """Say in our words what aiohttp met, most specific first. Never shows a URL's query or a header."""
     match error:
         case aiohttp.ClientConnectorCertificateError():
-            text = f"the server's certificate is not trusted: {error.certificate_error}"
+            why = getattr(error.certificate_error, "verify_message", error.certificate_error)
+            text = f"the certificate of {error.host}:{error.port} is not trusted: {why}"
             return Failure("connection", text, Scope.PROVIDER, unreached=True, tls=True)
         case aiohttp.ClientSSLError():
             text = f"no secure connection to {error.host}:{error.port}: {_reason(error.os_error)}"

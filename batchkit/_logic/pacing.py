@@ -75,12 +75,22 @@ def decide(
     asked = failure.retry_after
     if asked is not None:
         if not counts and asked > limits.deadline:
-            return GiveUp(replace(failure, kind="rate_limited", scope=Scope.PROVIDER))
+            text = (
+                f"{failure.message} It asks for a wait of {_duration(asked)}, longer than "
+                f"deadline={limits.deadline:g} s: go on later, or raise deadline=."
+            )
+            return GiveUp(replace(failure, kind="rate_limited", scope=Scope.PROVIDER, message=text))
         # A little later than asked, each row by another bit: all rows got the same hint.
         wait = max(wait, asked * (1 + rng.random() / 4))
     if elapsed + wait > limits.deadline:
         return GiveUp(failure)
     return Retry(wait, counts, 0.0 if counts or asked is None else asked)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
 
 class Quota:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import frexp, ldexp
 from typing import NamedTuple
 
 from batchkit._logic.pricing import Tally
@@ -187,7 +187,8 @@ class Progress:
     """
 
     __slots__ = (
-        "_answered", "_duplicates", "_errors", "_examples", "_finished", "_groups", "_lanes", "_open", "_reused", "_rows",
+        "_answered", "_duplicates", "_errors", "_examples", "_finished", "_groups", "_lanes", "_open_rows",
+        "_open_units", "_reused", "_rows",
     )  # fmt: skip
 
     def __init__(
@@ -198,37 +199,42 @@ class Progress:
         self._errors: Counter[str] = Counter()
         self._examples: dict[str, str] = {}
         self._groups = tuple(groups) or (Group(frozenset(range(len(lanes))), rows, rows),)
-        self._open = [_Open(group.rows, group.units) for group in self._groups]
+        self._open_rows = {number: group.rows for number, group in enumerate(self._groups)}
+        self._open_units = {number: group.units for number, group in enumerate(self._groups)}
         self._duplicates = rows - sum(group.units for group in self._groups)
         self._lanes = [_Lane(name, limits[index] if limits else None) for index, name in enumerate(lanes)]
         self._finished: str | None = None
 
     def fold(self, event: Event) -> None:
         """Take one event in."""
-        match event:
-            case Sent(lane):
-                self._lanes[lane].in_flight += 1
-            case Attempted(lane, kind, started, ended, tokens_in, tokens_out, paid):
-                tally = self._lanes[lane]
+        match event:  # the frequent ones first, and unpacked: a pattern with names costs twice as much
+            case Sent():
+                self._lanes[event.lane].in_flight += 1
+            case Attempted():
+                index, kind, started, ended, tokens_in, tokens_out, paid = event
+                tally = self._lanes[index]
                 tally.in_flight -= 1
                 tally.requests += 1
                 tally.tokens_in += tokens_in
                 tally.tokens_out += tokens_out
                 tally.cost.add(paid)
                 if kind is None:
-                    tally.latency[_bucket(ended - started)] += 1
-            case Settled(lane, rows, kind, reused, group, message):
-                self._open_rows[group] -= rows
-                self._open_units[group] -= 1
+                    bucket = _bucket(ended - started)
+                    tally.latency[bucket] = tally.latency.get(bucket, 0) + 1
+            case Settled():
+                index, rows, kind, reused, group, message = event
+                tally = self._lanes[index]
+                self._open_rows[group] = self._open_rows.get(group, 0) - rows
+                self._open_units[group] = self._open_units.get(group, 0) - 1
                 if kind is None:
                     self._answered += rows
-                    self._lanes[lane].answered += rows
+                    tally.answered += rows
                     if reused:
                         self._reused += rows
-                        self._lanes[lane].reused += rows
+                        tally.reused += rows
                 else:
                     self._errors[kind] += rows
-                    self._lanes[lane].failed += rows
+                    tally.failed += rows
                     if message is not None:
                         self._examples.setdefault(kind, message)
             case Retrying(lane, rows):
@@ -262,7 +268,7 @@ class Progress:
 
     def _lane(self, index: int, lane: _Lane) -> LaneSnapshot:
         mine = [number for number, group in enumerate(self._groups) if index in group.lanes]
-        p50, p99 = _quantiles(lane.latency, (0.50, 0.99))
+        p50, p99 = _quantiles(lane.latency.copy(), (0.50, 0.99))
         return LaneSnapshot(
             lane.name, lane.in_flight, lane.requests, lane.answered, lane.failed,
             lane.tokens_in, lane.tokens_out, lane.paused_until, lane.stopped, tuple(lane.adapted),
@@ -287,32 +293,31 @@ class _Lane:
         self.stopped: Failure | None = None
         self.adapted: dict[str, None] = {}
         self.cost = Tally()
-        self.latency = [0] * _BUCKETS
+        self.latency: dict[int, int] = {}
+        """Replies by `_bucket`."""
 
 
-# ---- latencies: a histogram whose buckets grow by 4.4 %, so that a quantile is right to about 2 % ----
-
-_PER_OCTAVE = 16
-_SHORTEST = -14 * _PER_OCTAVE
-"""2 ** -14 s; what is shorter counts as that."""
-_BUCKETS = 28 * _PER_OCTAVE
+# ---- latencies: a histogram with 16 buckets for each doubling, so that a quantile is right to 3 % ----------
 
 
 def _bucket(seconds: float) -> int:
-    if seconds <= 0.0:
-        return 0
-    return min(max(math.floor(math.log2(seconds) * _PER_OCTAVE) - _SHORTEST, 0), _BUCKETS - 1)
+    mantissa, exponent = frexp(seconds if seconds > _SHORTEST else _SHORTEST)
+    return exponent * 16 + int(mantissa * 32) - 16
 
 
-def _quantiles(histogram: Sequence[int], wanted: Sequence[float]) -> list[float | None]:
+_SHORTEST = 2.0**-14
+
+
+def _quantiles(histogram: Mapping[int, int], wanted: Sequence[float]) -> list[float | None]:
     """The middle of the bucket in which each quantile lies; ``wanted`` ascends."""
-    total = sum(histogram)
+    total = sum(histogram.values())
     if not total:
         return [None] * len(wanted)
     found: list[float | None] = []
     below = 0
-    for bucket, count in enumerate(histogram):
-        below += count
+    for bucket in sorted(histogram):
+        below += histogram[bucket]
         while len(found) < len(wanted) and below > wanted[len(found)] * (total - 1):
-            found.append(2 ** ((bucket + _SHORTEST + 0.5) / _PER_OCTAVE))
+            exponent, step = divmod(bucket, 16)
+            found.append(ldexp((step + 16.5) / 32, exponent))
     return found
