@@ -1,16 +1,21 @@
-# make demo | test | check | bench | test-pandas2 | clean
+# make demo | lab | test | check | bench | test-pandas2 | test-notebooks | clean
 # Needs Python 3.11 or newer with venv. Another interpreter: make test PYTHON=python3.12
 
 PYTHON ?= python3
 VENV := .venv
 VENV2 := .venv-pandas2
-FAST := -m "not slow"
+VENV_NOTEBOOKS := .venv-notebooks
+VENV_LAB := .venv-lab
+FAST := -m "not slow and not notebook"
 
-.PHONY: demo test check bench test-pandas2 clean
+.PHONY: demo lab test check bench test-pandas2 test-notebooks clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python examples/demo.py
+
+lab: $(VENV_LAB)/installed-lab
+	$(VENV_LAB)/bin/jupyter lab notebooks/01_first_labels.ipynb
 
 test: $(VENV)/installed-test
 	$(VENV)/bin/python -m pytest $(FAST)
@@ -27,6 +32,9 @@ bench: $(VENV)/installed
 test-pandas2: $(VENV2)/installed-test
 	$(VENV2)/bin/python -m pytest $(FAST)
 
+test-notebooks: $(VENV_NOTEBOOKS)/installed-notebooks
+	$(VENV_NOTEBOOKS)/bin/python -m pytest -m notebook tests/test_notebooks.py
+
 clean:
 	rm -rf .venv .venv-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -35,11 +43,14 @@ clean:
 $(VENV)/installed: EXTRAS := embedded
 $(VENV)/installed-test $(VENV2)/installed-test: EXTRAS := embedded,test
 $(VENV)/installed-check: EXTRAS := embedded,check
+$(VENV_NOTEBOOKS)/installed-notebooks: EXTRAS := notebooks
+$(VENV_LAB)/installed-lab: EXTRAS := lab
 $(VENV2)/installed-test: PINS := "pandas==2.2.*"
 
 $(VENV)/installed-test $(VENV)/installed-check: $(VENV)/installed
 
-$(VENV)/installed $(VENV)/installed-test $(VENV)/installed-check $(VENV2)/installed-test: pyproject.toml
+$(VENV)/installed $(VENV)/installed-test $(VENV)/installed-check $(VENV2)/installed-test \
+		$(VENV_NOTEBOOKS)/installed-notebooks $(VENV_LAB)/installed-lab: pyproject.toml
 	@command -v "$(PYTHON)" >/dev/null || \
 		{ echo "$(PYTHON) was not found. Name a Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

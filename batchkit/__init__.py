@@ -6,6 +6,7 @@ Importing this module registers ``df.llm`` and ``series.llm``.
 from typing import Any
 
 from batchkit import accessor as _accessor
+from batchkit.drawing import compare
 from batchkit.errors import (
     BatchkitError,
     BatchkitWarning,
@@ -19,10 +20,19 @@ from batchkit.errors import (
     UnknownKeyword,
 )
 from batchkit.journaling import journal
-from batchkit.providers import Anthropic, Embedded, FunctionProvider, Gemini, Ollama, OpenAI, OpenAICompatible
+from batchkit.providers import (
+    Anthropic,
+    Embedded,
+    FunctionProvider,
+    Gemini,
+    LangChain,
+    Ollama,
+    OpenAI,
+    OpenAICompatible,
+)
 from batchkit.records import Prompt
 from batchkit.routes import balance, by, split, when
-from batchkit.runs import Run, last_run
+from batchkit.runs import Job, Plan, Run, last_run
 from batchkit.settings import use
 
 __version__ = "0.1.0"
@@ -38,18 +48,23 @@ __all__ = [
     "Gemini",
     "InputError",
     "Interrupted",
+    "Job",
     "LabelError",
+    "LangChain",
     "Ollama",
     "OpenAI",
     "OpenAICompatible",
+    "Plan",
     "Prompt",
     "RouteError",
     "RowFailed",
     "Run",
+    "RunnableBatch",
     "UnknownKeyword",
     "__version__",
     "balance",
     "by",
+    "compare",
     "journal",
     "last_run",
     "playground",
@@ -65,6 +80,11 @@ def __getattr__(name: str) -> Any:
         from batchkit._playground import playground
 
         return playground
+    # So does langchain-core, where it is installed.
+    if name == "RunnableBatch":
+        from batchkit.runnable import RunnableBatch
+
+        return RunnableBatch
     raise AttributeError(f"module 'batchkit' has no attribute {name!r}")
 
 

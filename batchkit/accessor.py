@@ -13,7 +13,7 @@ import pandas as pd
 from batchkit.errors import InputError, UnknownKeyword
 from batchkit.runs import Asked, Job, Plan, Run, carry_out, carry_out_async, start
 from batchkit.verbs import VERBS
-from batchkit.widgets import TextView
+from batchkit.widgets import choose
 
 __all__ = ["FrameLLM", "SeriesLLM", "register"]
 
@@ -155,19 +155,23 @@ def _attach(verb: Verb, on_series: bool) -> None:
 
     @wraps(verb)
     def call(self: _Face, *args: Any, **kwargs: Any) -> Any:
-        return take(carry_out(read(verb, self._source, args, kwargs), TextView))
+        asked = read(verb, self._source, args, kwargs)
+        return take(carry_out(asked, choose(asked.progress)))
 
     @wraps(verb)
     async def aio(self: _Face, *args: Any, **kwargs: Any) -> Any:
-        return take(await carry_out_async(read(verb, self._source, args, kwargs), TextView))
+        asked = read(verb, self._source, args, kwargs)
+        return take(await carry_out_async(asked, choose(asked.progress, blocking=False)))
 
     @wraps(verb)
     def background(self: _Face, *args: Any, **kwargs: Any) -> Job:
-        return start(read(verb, self._source, args, kwargs), TextView, take)
+        asked = read(verb, self._source, args, kwargs)
+        return start(asked, choose(asked.progress, blocking=False), take)
 
     @wraps(verb)
     def plan(self: _Face, *args: Any, sample: int = 0, **kwargs: Any) -> Plan:
-        return Plan(read(verb, self._source, args, kwargs), TextView, _checked(sample))
+        asked = read(verb, self._source, args, kwargs)
+        return Plan(asked, choose(asked.progress), _checked(sample))
 
     drop = _NOT_OF_SERIES if on_series else ()
     kind = pd.Series if on_series else pd.DataFrame

@@ -20,7 +20,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _CHOICES: Mapping[str, tuple[Any, ...]] = {
-    "progress": (None, True, False, "text"),
+    "progress": (None, True, False, "widget", "html", "text"),
     "details": (None, True, False, "full"),
     "on_error": ("continue", "raise"),
 }
@@ -61,8 +61,8 @@ class use:  # noqa: N801 - reads as a verb: with bk.use(...):
     ----------
     route : provider, string spec or route, optional
         Who is asked where a verb is given no ``route=``.
-    progress : {None, True, False, "text"}, optional
-        Whether to show a progress line.
+    progress : {None, True, False, "widget", "html", "text"}, optional
+        Whether to show progress, and how. None and True go by where this runs.
     details : {None, True, False, "full"}, optional
         Which columns stand beside the answer: confidence, provider and error (None or True), none, or all.
     on_error : {"continue", "raise"}, optional
@@ -176,13 +176,15 @@ def check_choice(name: str, value: Any) -> None:
     raise ConfigError(text)
 
 
-def _progress_from_outside() -> bool:
+def _progress_from_outside() -> bool | str:
     said = os.environ.get("BATCHKIT_PROGRESS", "").strip().lower()
-    if said in ("", "1", "true", "on", "text"):
+    if said in ("widget", "html", "text"):
+        return said
+    if said in ("", "1", "true", "on"):
         return True
     if said in ("0", "false", "off"):
         return False
-    raise ConfigError(f"BATCHKIT_PROGRESS={said!r} is not one of 'text', 'off'.")
+    raise ConfigError(f"BATCHKIT_PROGRESS={said!r} is not one of 'widget', 'html', 'text', 'on', 'off'.")
 
 
 def find_key(variables: Sequence[str]) -> tuple[str, str] | None:

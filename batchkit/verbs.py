@@ -136,7 +136,7 @@ def classify(
         _above_zero("max_cost", settings.default("max_cost", max_cost)),
         _above_zero("max_seconds", max_seconds),
     )
-    return Asked(table, task, _route(route), output, terms, bool(settings.default("progress", progress)))
+    return Asked(table, task, _route(route), output, terms, settings.default("progress", progress))
 
 
 VERBS: Mapping[str, Callable[..., Asked]] = {"classify": classify}

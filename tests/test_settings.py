@@ -124,7 +124,6 @@ def test_use_shows_what_it_set():
     [
         (None, True),
         ("", True),
-        ("text", True),
         ("1", True),
         ("On", True),
         ("0", False),
@@ -140,6 +139,15 @@ def test_progress_from_outside(monkeypatch, said, shown):
     assert settings.default("progress", not shown) is not shown
     bk.use(progress=not shown)
     assert settings.default("progress") is not shown
+
+
+@pytest.mark.parametrize("said", ["widget", "html", "text"])
+def test_a_view_from_outside(monkeypatch, said):
+    """`BATCHKIT_PROGRESS` may name the view, and `use` another one."""
+    monkeypatch.setenv("BATCHKIT_PROGRESS", said.upper())
+    assert settings.default("progress") == said
+    with bk.use(progress="html"):
+        assert settings.default("progress") == "html"
 
 
 def test_nonsense_from_outside_is_refused(monkeypatch):
@@ -269,3 +277,75 @@ def test_strict_keeps_the_signature():
     assert checked(None, "text", route=1) == ("text", 1)
     with pytest.raises(bk.UnknownKeyword, match=r"ask has no keyword 'frme'. There is 'column', 'route'\."):
         checked(None, "text", frme=1)
+
+
+# ---- proxies and certificates -----------------------------------------------------------------
+
+CERTIFICATES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+OPENAI = "https://api.openai.com/v1/chat/completions"
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    """Begin without proxies and certificates of whoever runs the tests."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", *CERTIFICATES):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("variables", "url", "proxy"),
+    [
+        ({"HTTPS_PROXY": "http://proxy:3128"}, OPENAI, "http://proxy:3128"),
+        ({"https_proxy": "http://proxy:3128"}, OPENAI, "http://proxy:3128"),
+        ({"HTTPS_PROXY": "proxy:3128"}, OPENAI, "http://proxy:3128"),
+        ({"ALL_PROXY": "http://proxy:3128"}, OPENAI, "http://proxy:3128"),
+        ({"HTTPS_PROXY": "http://a:1", "ALL_PROXY": "socks5://b:1"}, OPENAI, "http://a:1"),
+        ({"HTTPS_PROXY": "http://me:secret@proxy"}, OPENAI, "http://me:secret@proxy"),
+        ({"HTTP_PROXY": "http://proxy:3128"}, OPENAI, None),
+        ({"HTTP_PROXY": "http://proxy:3128"}, "http://10.0.0.5/v1", "http://proxy:3128"),
+        ({"HTTPS_PROXY": ""}, OPENAI, None),
+        ({}, OPENAI, None),
+        ({"HTTPS_PROXY": "http://proxy", "NO_PROXY": "openai.com"}, OPENAI, None),
+        ({"HTTPS_PROXY": "http://proxy", "NO_PROXY": "example.com"}, OPENAI, "http://proxy"),
+        ({"HTTPS_PROXY": "http://proxy", "NO_PROXY": "*"}, OPENAI, None),
+        ({"HTTP_PROXY": "http://proxy", "NO_PROXY": "10.0.0.5:8000"}, "http://10.0.0.5:8000/v1", None),
+        ({"HTTP_PROXY": "http://proxy"}, "http://localhost:11434/api/chat", None),
+        ({"ALL_PROXY": "socks5://proxy"}, "http://[::1]:11434/api/chat", None),
+    ],
+)
+def test_proxies_are_those_of_the_environment(plain, variables, url, proxy):
+    """The usual variables name the proxy, with or without its scheme, and no server of this machine is asked through it."""
+    for name, value in variables.items():
+        plain.setenv(name, value)
+    assert settings.find_proxy(url) == proxy
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("HTTPS_PROXY", "socks5://me:secret@127.0.0.1:7890", "names a socks5:// proxy.*put api.openai.com into NO_PROXY"),
+        ("ALL_PROXY", "socks5h://127.0.0.1:7890", "ALL_PROXY names a socks5h:// proxy"),
+        ("HTTPS_PROXY", "http://host:port", "HTTPS_PROXY is no address"),
+        ("HTTPS_PROXY", "http://", "HTTPS_PROXY is no address"),
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_explained(plain, variable, value, says):
+    """A proxy that speaks no HTTP, or is none, is named by its variable before anything is sent, and never shown."""
+    plain.setenv(variable, value)
+    with pytest.raises(bk.ConfigError, match=says) as caught:
+        settings.find_proxy(OPENAI)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("variable", CERTIFICATES)
+def test_certificates_are_those_that_other_tools_are_told_about(plain, folder, variable):
+    """Any of the usual variables names the file, and one that is not there is a ConfigError."""
+    assert settings.find_ca_file() is None
+    path = folder / "company.pem"
+    plain.setenv(variable, str(path))
+    with pytest.raises(bk.ConfigError, match=f"{variable} names .*company.pem', which is no file"):
+        settings.find_ca_file()
+    path.write_text("")
+    assert settings.find_ca_file() == str(path)

@@ -282,7 +282,7 @@ def test_our_own_output_is_replaced(df, asked):
         ({"max_cost": 0}, bk.ConfigError, "max_cost=0"),
         ({"max_cost": 1.0}, bk.ConfigError, "price of words is not known"),
         ({"max_seconds": -1}, bk.ConfigError, "max_seconds=-1"),
-        ({"progress": "widget"}, bk.ConfigError, "progress"),
+        ({"progress": "loud"}, bk.ConfigError, "progress"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_sent(wrong, error, says, asked):

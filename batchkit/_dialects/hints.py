@@ -198,7 +198,7 @@ def _about_auth(failure: Failure, endpoint: Endpoint, url: str) -> str:
         )
     if failure.status == 403:
         return f"The key is known but may not do this: see its rights at {desk.keys}, or use another in {variables}."
-    return f"Check {variables} (or api_key=): a key is made at {desk.keys}, shown once, and copied whole."
+    return f"Check {variables} (or api_key=): copy the whole key, or make a new one at {desk.keys}."
 
 
 def _about_quota(failure: Failure, endpoint: Endpoint, url: str) -> str:
@@ -237,7 +237,7 @@ def _about_model(endpoint: Endpoint, url: str) -> str:
     if vendor == "azure":
         return "Give the name of your deployment, not of its model; both stand at https://ai.azure.com."
     listed = _DESKS[vendor].models if vendor in _DESKS and is_own(endpoint) else ""
-    listed = listed or re.sub(_METHODS, "/models", url)
+    listed = listed or (url.rpartition("/")[0] if vendor == "gemini" else re.sub(_METHODS, "/models", url))
     return f"Is the model's name {model!r} right, and may this key use it? The models there are listed at {listed}"
 
 
@@ -266,21 +266,21 @@ def _about_connection(failure: Failure, endpoint: Endpoint, url: str) -> str | N
         return f"Its certificate is for another name: is base_url={endpoint.base_url!r} right?"
     if failure.tls:
         return (
-            "Its certificate is not known here, as a company's own is not: set the environment variable SSL_CERT_FILE "
-            "to the PEM file of the authority that signed it (in a notebook with %env), and run again."
+            "Behind a company's firewall, or with a certificate of your own, set the environment variable "
+            "SSL_CERT_FILE to the PEM file of whoever signed it (in a notebook: %env SSL_CERT_FILE=/path/to/file.pem), "
+            "and run again."
         )
     if not failure.unreached:
         return None
     if _ABOUT_PROXY.match(failure.message):
         return _about_proxy(failure, endpoint)
     if is_local(endpoint.base_url):
-        start = _START.get(_server(endpoint), "Start the server first.")
-        return f"Nothing listens there. {start}"
+        return _START.get(_server(endpoint), "Start the server first.")
     if "." not in _host(endpoint) or not is_own(endpoint):
         return f"Is base_url={endpoint.base_url!r} right, and that server reachable from here?"
     return (
-        "Is this machine online? Behind a company's proxy set the environment variable HTTPS_PROXY to "
-        "http://host:port (in a notebook with %env), and run again."
+        "Is this machine online? Behind a company's proxy set the environment variable HTTPS_PROXY to its address "
+        "(in a notebook: %env HTTPS_PROXY=http://host:port), and run again."
     )
 
 

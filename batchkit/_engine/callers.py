@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -35,6 +36,10 @@ from batchkit.records import (
 __all__ = ["Caller", "EmbeddedCaller", "FunctionCaller", "HttpCaller"]
 
 
+_SECRET = re.compile("auth|key|token|secret|cookie|password", re.IGNORECASE)
+_SHORTEST_KEY = 8
+
+
 class Caller(Protocol):
     """Carries questions somewhere and brings back what came of each. Never raises for a question's sake."""
 
@@ -45,6 +50,9 @@ class Caller(Protocol):
 
     async def open(self) -> None:
         """Get ready; called once before the first question."""
+
+    def lower(self, cap: int) -> None:
+        """Let replies have no more than ``cap`` tokens from here on, if that can be asked for; see ``reply_tokens``."""
 
     async def carry(self, questions: Sequence[Question], timeout: float) -> Sequence[Completion | Failure]:
         """Bring back one result per question, in their order."""
@@ -87,6 +95,7 @@ class HttpCaller:
         self._place = (canonical_url(self._url), endpoint.model)
         self._headers = merge_headers({"User-Agent": "batchkit"}, dialect.headers(endpoint))
         self.reply_tokens = dialect.cap(self._prepared)
+        self._secrets = _secrets_of(endpoint)
 
         # Imported here and not in `open`: aiohttp takes a while, and the loop should not wait for it.
         from batchkit._engine.transport import open_channel, trusting
@@ -98,6 +107,11 @@ class HttpCaller:
     async def open(self) -> None:
         self._channel = self._open_channel()
 
+    def lower(self, cap: int) -> None:
+        self._endpoint = replace(self._endpoint, max_output_tokens=cap)
+        self._prepared = self._dialect.prepare(self._brief, self._endpoint, self._quirks)
+        self.reply_tokens = self._dialect.cap(self._prepared)
+
     async def carry(self, questions: Sequence[Question], timeout: float) -> Sequence[Completion | Failure]:
         (question,) = questions
         quirks = quirks_of(self._place)
@@ -106,6 +120,9 @@ class HttpCaller:
             self._prepared = self._dialect.prepare(self._brief, self._endpoint, quirks)
         answer = await self._channel.post(self._url, self._body(question), timeout)
         result = answer if isinstance(answer, Failure) else self._read(*answer)
+        if isinstance(result, Failure) and not isinstance(answer, Failure) and self._quotes_a_secret(answer.body):
+            # In the body and not in the message, which may have been cut in the middle of it.
+            result = self._read(answer.status, answer.headers, self._redacted(answer.body))
         return (self._explained(result, quirks) if isinstance(result, Failure) else result,)
 
     def close(self) -> None:
@@ -127,14 +144,18 @@ class HttpCaller:
             return Failure("server", "HTTP 200, but the reply's body is not JSON", Scope.TRANSIENT, status)
         return self._dialect.decode(parsed, read_request_id(headers))
 
+    def _quotes_a_secret(self, body: bytes) -> bool:
+        return any(secret in body for secret in self._secrets)
+
+    def _redacted(self, body: bytes) -> bytes:
+        for secret in self._secrets:
+            body = body.replace(secret, b"[key]")
+        return body
+
     def _explained(self, failure: Failure, quirks: Quirks) -> Failure:
         """What a failure means here: perhaps the model wants to be asked otherwise; else with what to do next."""
         adapted = self._adapted(failure, quirks)
-        failure = adapted if adapted is not None else advise(failure, self._endpoint, self._url)
-        key = self._endpoint.key
-        if key and key in failure.message:
-            return replace(failure, message=failure.message.replace(key, "[key]"))
-        return failure
+        return adapted if adapted is not None else advise(failure, self._endpoint, self._url)
 
     def _adapted(self, failure: Failure, quirks: Quirks) -> Failure | None:
         known = quirks_of(self._place)
@@ -149,6 +170,13 @@ class HttpCaller:
         # Otherwise another request learned it while this one was under way.
         how = changes(quirks, known, self._endpoint)
         return replace(failure, adapted=how, message=f"{failure.message} {how}")
+
+
+def _secrets_of(endpoint: Endpoint) -> list[bytes]:
+    """The key, and what may be one among the headers; what is as short as ``ollama`` is only a placeholder."""
+    sent = [value.rpartition(" ")[2] for name, value in endpoint.headers.items() if _SECRET.search(name)]
+    secrets = [value.encode() for value in (endpoint.key, *sent) if value is not None and len(value) >= _SHORTEST_KEY]
+    return sorted(secrets, key=len, reverse=True)  # one may be a part of another
 
 
 class FunctionCaller:
@@ -185,6 +213,9 @@ class FunctionCaller:
 
     async def open(self) -> None:
         """Nothing to get ready."""
+
+    def lower(self, cap: int) -> None:
+        """A function counts no tokens."""
 
     async def carry(self, questions: Sequence[Question], timeout: float) -> Sequence[Completion | Failure]:
         prompts = [Prompt.of(question) for question in questions]
@@ -265,6 +296,9 @@ class EmbeddedCaller:
     async def open(self) -> None:
         brief = self._brief
         self._model = await in_thread(LabelModel, brief.label_texts, brief.descriptions, brief.examples)
+
+    def lower(self, cap: int) -> None:
+        """It writes nothing."""
 
     async def carry(self, questions: Sequence[Question], timeout: float) -> Sequence[Completion | Failure]:
         rows = [question.row for question in questions]

@@ -28,7 +28,7 @@ from batchkit._logic.judging import Again, judge
 from batchkit._logic.pricing import Budget, estimate_tokens
 from batchkit._logic.pricing import reserve as money
 from batchkit._logic.progress import Adapted, Paused, Stopped
-from batchkit.records import Answer, Brief, Completion, Failure, Question, Scope
+from batchkit.records import Answer, Brief, Completion, Failure, Question, Scope, Usage
 
 __all__ = ["Execution", "Lane"]
 
@@ -36,8 +36,12 @@ _PROBES = 3
 """So many requests may be called invalid before a provider that never answered well is stopped."""
 _PATIENCE = 0.1
 """Seconds for which an ended run waits for requests it cancelled; an async function may refuse to be."""
+_MARGIN = 4
+"""So many times the longest reply so far is room enough for the next, where money is short."""
 _ADDED = 400
 """Tokens of a tool's own instructions, of which no one tells beforehand."""
+_TURN = 2_000
+"""So many units are lined up, and perhaps answered from memory, at a stretch."""
 _PATIENCE_WITH_DISK = 2.0
 """Seconds for which an ended run waits for answers to be written down."""
 
@@ -47,7 +51,7 @@ class Lane:
 
     __slots__ = (
         "admitted", "caller", "completed", "counted", "gate", "in_flight", "index", "limits", "lines", "pumping",
-        "reached", "ready", "refused", "sent", "shared_tokens", "spec", "stopped", "timer", "wake",
+        "most_out", "reached", "ready", "refused", "sent", "shared_tokens", "spec", "stopped", "timer", "wake",
     )  # fmt: skip
 
     def __init__(self, index: int, spec: LaneSpec, execution: Execution) -> None:
@@ -72,15 +76,18 @@ class Lane:
         self.refused = 0
         self.shared_tokens = _most_shared(spec.brief)
         """The most that all of a request but its row may have."""
+        self.most_out = 0
+        """Tokens of the longest reply."""
         self.counted = False
         """Whether that is what its provider counted."""
         self.wake = lambda: execution._pump(self)
 
-    def count_shared(self, tokens_in: int) -> None:
+    def count(self, usage: Usage) -> None:
         """Learn from a reply: no request shares more with the others than the shortest has in all."""
-        if tokens_in:
-            self.shared_tokens = min(self.shared_tokens, tokens_in) if self.counted else tokens_in
+        if usage.input:
+            self.shared_tokens = min(self.shared_tokens, usage.input) if self.counted else usage.input
             self.counted = True
+        self.most_out = max(self.most_out, usage.output)
 
     def next_line(self) -> Line | None:
         best, first = None, None
@@ -154,7 +161,7 @@ class Execution:
             if self._memory is not None:
                 self._memory.begin(self._loop, self._written)
                 await self._recall(self._memory)
-            self._line_up()
+            await self._line_up()
             if self._max_seconds is not None:
                 limit = self._loop.call_later(self._max_seconds, self.halt, "max_seconds")
             for lane in self._lanes:
@@ -186,9 +193,10 @@ class Execution:
         try:
             await asyncio.wait((looking, over), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            over.cancel()
             looking.cancel()
-        if not looking.cancelled() and looking.done():
+            over.cancel()
+            await asyncio.wait((looking, over))
+        if not looking.cancelled():
             looking.result()
 
     def halt(self, why: str, grace: float | None = None) -> None:
@@ -204,7 +212,7 @@ class Execution:
 
     # ---- queues ---------------------------------------------------------------------------------
 
-    def _line_up(self) -> None:
+    async def _line_up(self) -> None:
         """Put every unit into the queues its itinerary begins with."""
         itineraries = self._plan.itineraries
         self._seats = [{seat.number: self._line(seat.providers) for seat in seats_of(node)} for node in itineraries]
@@ -216,6 +224,8 @@ class Execution:
         several = [not isinstance(node, Seat) for node in itineraries]
         known = self._memory.units if self._memory is not None else frozenset[int]()
         for unit, code in enumerate(self._plan.codes):
+            if known and unit % _TURN == _TURN - 1:
+                await asyncio.sleep(0)  # other runs share this loop
             if several[code]:
                 self._outcomes[unit] = {}
                 self._asked[unit] = {seat for _, seat in starts[code]}
@@ -291,7 +301,9 @@ class Execution:
                 continue
             price = self._money(lane, line)
             if self._budget is not None and not self._budget.may_send(price):
-                if not self._budget.may_wait(price):
+                if self._lower_cap(lane, line, self._budget):
+                    continue
+                if not self._budget.reserved:
                     self.halt("max_cost")
                 return None
             wait = lane.gate.enter(now, reserve, lane.wake)
@@ -340,18 +352,44 @@ class Execution:
 
     def _money(self, lane: Lane, line: Line) -> float:
         """What the next request may cost at most."""
-        unit = line.head()
-        if self._budget is None or lane.spec.price is None or unit is None:
+        if self._budget is None or lane.spec.price is None:
             return 0.0
         question = line.again[0].question if line.again else None
-        turns, room = ((), 1) if question is None else (question.turns, question.room)
-        # No tokenizer makes more than one token of a byte.
-        own = sum(_size(text) for text in (self._plan.texts[unit], *(turn.text for turn in turns)))
-        return money(lane.shared_tokens + own, lane.caller.reply_tokens * room, lane.spec.price)
+        room = 1 if question is None else question.room
+        return money(self._most_in(lane, line), lane.caller.reply_tokens * room, lane.spec.price)
+
+    def _most_in(self, lane: Lane, line: Line) -> float:
+        """The most tokens that the next request may have: no tokenizer makes more than one of a byte."""
+        unit = line.head()
+        question = line.again[0].question if line.again else None
+        texts = [] if unit is None else [self._plan.texts[unit]]
+        if question is not None:
+            texts += [turn.text for turn in question.turns]
+        return lane.shared_tokens + sum(map(_size, texts))
+
+    def _lower_cap(self, lane: Lane, line: Line, budget: Budget) -> bool:
+        """Spare some of what is reserved for replies: room to think is large, and few need it; whether that was done.
+
+        They get what the task needs, and several times what the longest so far had; the first, all there is money for.
+        """
+        price, before = lane.spec.price, lane.caller.reply_tokens
+        if price is None or (not lane.most_out and budget.reserved):
+            return False
+        needed = lane.spec.brief.max_output_tokens
+        cap = max(needed, _MARGIN * lane.most_out)
+        if not lane.most_out:
+            tokens_in = self._most_in(lane, line)
+            # What one token more costs is what it costs: no rate of a reply depends on its length.
+            left = budget.max_cost - budget.spent - money(tokens_in, 0, price)
+            each = money(tokens_in, 1, price) - money(tokens_in, 0, price)
+            cap = max(needed, int(left / each)) if each else before
+        if cap < before:
+            lane.caller.lower(cap)
+        return lane.caller.reply_tokens < before
 
     async def _work(self, lane: Lane) -> None:
         """Carry one load after the other for as long as the lane has any."""
-        if self._halted is not None:
+        if self._halted not in (None, "max_cost"):  # what the money was reserved for may go
             return
         load: _Load | None = lane.admitted.popleft()
         try:
@@ -441,7 +479,7 @@ class Execution:
             return
         lane.reached = True
         lane.completed += 1
-        lane.count_shared(result.usage.input)
+        lane.count(result.usage)
         if lane.completed == 1 and lane.refused:
             self._pump(lane)
         question = self._question(lane, ticket)

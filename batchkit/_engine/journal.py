@@ -26,7 +26,7 @@ from batchkit.errors import BatchkitError
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Done", "Entry", "Journal", "Tally", "delete", "entries", "prune", "size", "tally"]
+__all__ = ["Done", "Entry", "Journal", "Kept", "Tally", "delete", "entries", "prune", "size", "tally"]
 
 T = TypeVar("T")
 
@@ -102,6 +102,10 @@ class Tally:
     newest: float
 
 
+Kept: TypeAlias = tuple[bytes, float | None, str | None, int, int]
+"""What a look-up finds: value, confidence, its source, output tokens, cap. A plain tuple, since the garbage collector
+looks again and again at a million of any other."""
+_KEPT = "value, confidence, confidence_source, tokens_out, cap"
 _COLUMNS = Entry._fields
 _LIST = ", ".join(_COLUMNS)
 _KEEP = f"INSERT OR REPLACE INTO answers ({_LIST}) VALUES ({', '.join('?' * len(_COLUMNS))})"
@@ -201,16 +205,16 @@ class Journal:
 
         return key
 
-    def look_up(self, keys: Sequence[bytes]) -> dict[bytes, Entry]:
-        """Find the entries of ``keys``, whatever cap they were made under. Blocks; never raises (see `news`)."""
-        found: dict[bytes, Entry] = {}
+    def look_up(self, keys: Sequence[bytes]) -> dict[bytes, Kept]:
+        """Find the answers of ``keys``, whatever cap they were made under. Blocks; never raises (see `news`)."""
+        found: dict[bytes, Kept] = {}
         if not self._readable:
             return found
         try:
             start = 0
             while start < len(keys):
-                start, entries = _patiently(partial(self._find, keys, start))
-                found.update((entry.key, entry) for entry in entries)
+                start, rows = _patiently(partial(self._find, keys, start))
+                found.update((row[0], row[1:]) for row in rows)
         except _troubles() as trouble:
             if _is_damage(trouble):
                 # The writer sees to it: nobody else moves files while they are in use.
@@ -419,7 +423,7 @@ class Journal:
             with contextlib.suppress(*_troubles()):
                 connection.close()
 
-    def _find(self, keys: Sequence[bytes], start: int) -> tuple[int, list[Entry]]:
+    def _find(self, keys: Sequence[bytes], start: int) -> tuple[int, list[Any]]:
         import sqlite3
 
         # Held for one statement only: no connection may be open at a fork, and the writer waits meanwhile.
@@ -427,8 +431,8 @@ class Journal:
             most = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
             some = keys[start : start + min(most, _LOOK_UP)]
             marks = ", ".join("?" * len(some))
-            rows = connection.execute(f"SELECT {_LIST} FROM answers WHERE key IN ({marks})", some).fetchall()
-        return start + len(some), list(map(Entry._make, rows))
+            rows = connection.execute(f"SELECT key, {_KEPT} FROM answers WHERE key IN ({marks})", some).fetchall()
+        return start + len(some), rows
 
 
 def _tell(batch: Iterable[_Pending]) -> None:

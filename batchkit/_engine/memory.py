@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from batchkit._engine.journal import Entry, Journal
+from batchkit._engine.journal import Entry, Journal, Kept
 from batchkit._engine.plan import Plan
 from batchkit._engine.threads import in_thread
 from batchkit._logic.itinerary import Outcome, seats_of
@@ -38,7 +38,8 @@ class Memory:
         self._journal = journal
         self._plan = plan
         self._recalls = recall
-        self._found: dict[tuple[int, int], Outcome] = {}
+        self._found: dict[int, Kept] = {}
+        """By place, which is a unit and a lane in one number: see `_place`."""
         self._samples = _samples(plan)
         self._known_keys: dict[int, bytearray] = {}
         """By lane the keys of all its units, one behind the other: a key costs more than what is done with it."""
@@ -68,9 +69,11 @@ class Memory:
     def find(self, unit: int, providers: Iterable[int]) -> Outcome | None:
         """The answer that one of ``providers`` gave before, the first in route order."""
         for index in sorted(providers):
-            outcome = self._found.get((unit, index))
-            if outcome is not None:
-                return outcome
+            kept = self._found.get(self._place(unit, index))
+            if kept is not None:
+                value, confidence, source, _, _ = kept
+                with contextlib.suppress(ValueError, IndexError, TypeError):
+                    return Outcome(index, Answer(self._plan.task.load(orjson.loads(value)), confidence, source))
         return None
 
     def keep(self, unit: int, index: int, answer: Answer, completion: Completion, token: Any) -> None:
@@ -123,25 +126,30 @@ class Memory:
             for node in plan.itineraries
         ]
         known = {index: bytearray(_KEY * len(plan.texts)) for lanes in lanes_of for index in lanes}
-        askers: dict[bytes, list[tuple[int, int]]] = {}
+        places: dict[bytes, int] = {}
+        twins: list[tuple[int, int]] = []
         for unit, code in enumerate(plan.codes):
             for index in lanes_of[code]:
                 key = self._new_key(unit, index)
                 known[index][unit * _KEY : (unit + 1) * _KEY] = key
-                askers.setdefault(key, []).append((unit, index))
+                place = self._place(unit, index)
+                first = places.setdefault(key, place)
+                if first != place:
+                    twins.append((first, place))
         self._known_keys = known
-        for key, entry in self._journal.look_up(list(askers)).items():
-            for unit, index in askers[key]:
-                cap = plan.lanes[index].caller.reply_tokens
-                # Under a smaller cap than now it was not cut, or it would not be here; under a larger one it must fit.
-                if entry.cap <= cap or entry.tokens_out <= cap:
-                    with contextlib.suppress(ValueError, IndexError, TypeError):
-                        self._found[unit, index] = self._read(entry, index)
-        self.units = frozenset(unit for unit, _ in self._found)
+        found = {places[key]: kept for key, kept in self._journal.look_up(list(places)).items()}
+        found.update({place: found[first] for first, place in twins if first in found})
+        self._found = {place: kept for place, kept in found.items() if self._fits(place, kept)}
+        self.units = frozenset(place // len(plan.lanes) for place in self._found)
 
-    def _read(self, entry: Entry, index: int) -> Outcome:
-        value = self._plan.task.load(orjson.loads(entry.value))
-        return Outcome(index, Answer(value, entry.confidence, entry.confidence_source))
+    def _place(self, unit: int, index: int) -> int:
+        return unit * len(self._plan.lanes) + index
+
+    def _fits(self, place: int, kept: Kept) -> bool:
+        """Whether an answer could have come under the cap of now; that of then did not cut it, or it was not kept."""
+        *_, tokens_out, then = kept
+        now = self._plan.lanes[place % len(self._plan.lanes)].caller.reply_tokens
+        return then <= now or tokens_out <= now
 
 
 def _samples(plan: Plan) -> dict[int, int]:

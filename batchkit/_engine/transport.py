@@ -14,6 +14,7 @@ from typing import NamedTuple
 import aiohttp
 
 from batchkit._engine import bridge
+from batchkit.errors import ConfigError
 from batchkit.records import Failure, Scope
 
 __all__ = ["Channel", "HttpAnswer", "open_channel", "trusting"]
@@ -120,9 +121,21 @@ def open_channel(
 
 @functools.cache
 def trusting(ca_file: str) -> ssl.SSLContext:
-    """TLS that trusts the certificates in a file beside the system's. Reads files: not for the loop's thread at first."""
+    """TLS that trusts the certificates in a file beside the system's. Reads files: not for the loop's thread at first.
+
+    Raises
+    ------
+    ConfigError
+        The file holds no certificates.
+    """
     context = ssl.create_default_context()
-    context.load_verify_locations(ca_file)
+    try:
+        context.load_verify_locations(ca_file)
+    except OSError as error:
+        raise ConfigError(
+            f"The file of certificates {ca_file!r} cannot be used: {_reason(error)}. "
+            "SSL_CERT_FILE must name a PEM file, or be unset."
+        ) from None
     return context
 
 

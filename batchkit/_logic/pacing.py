@@ -76,8 +76,8 @@ def decide(
     if asked is not None:
         if not counts and asked > limits.deadline:
             text = (
-                f"{failure.message} It asks for a wait of {_duration(asked)}, longer than "
-                f"deadline={limits.deadline:g} s: go on later, or raise deadline=."
+                f"{failure.message} The provider asks for a wait of {_duration(asked)}, longer than "
+                f"deadline={limits.deadline:g} s: run again later, or raise deadline=."
             )
             return GiveUp(replace(failure, kind="rate_limited", scope=Scope.PROVIDER, message=text))
         # A little later than asked, each row by another bit: all rows got the same hint.

@@ -135,10 +135,17 @@ class LaneSnapshot:
     """Rows without an outcome that it may be asked about, it alone or with others."""
     open_units: int = 0
     """Different questions among these."""
+    expected: float = 0.0
+    """How many of its open rows it will probably settle: those it shares go by what each provider did so far."""
     p50: float | None = None
     """Seconds: half of its replies took less. None before the first."""
     p99: float | None = None
     limits: Limits | None = None
+
+    @property
+    def settled(self) -> int:
+        """Rows that got their outcome from it in this run."""
+        return self.answered - self.reused + self.failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,8 +281,20 @@ class Progress:
             lane.tokens_in, lane.tokens_out, lane.paused_until, lane.stopped, tuple(lane.adapted),
             lane.cost.usd, lane.cost.is_partial, lane.reused, lane.retrying,
             sum(self._open_rows[number] for number in mine), sum(self._open_units[number] for number in mine),
+            sum(self._open_rows[number] * self._share(number, index) for number in mine),
             p50, p99, lane.limits,
         )  # fmt: skip
+
+    def _share(self, group: int, index: int) -> float:
+        """The part of a group's open rows that a provider will probably take."""
+        rivals = self._groups[group].lanes
+        able = [lane for lane in rivals if self._lanes[lane].stopped is None] or list(rivals)
+        if index not in able:
+            return 0.0
+        done = {lane: self._lanes[lane].settled for lane in able}
+        if not sum(done.values()):
+            done = {lane: self._lanes[lane].slots for lane in able}
+        return done[index] / sum(done.values())
 
 
 class _Lane:
@@ -295,6 +314,14 @@ class _Lane:
         self.cost = Tally()
         self.latency: dict[int, int] = {}
         """Replies by `_bucket`."""
+
+    @property
+    def settled(self) -> int:
+        return self.answered - self.reused + self.failed
+
+    @property
+    def slots(self) -> int:
+        return 1 if self.limits is None else self.limits.max_concurrency
 
 
 # ---- latencies: a histogram with 16 buckets for each doubling, so that a quantile is right to 3 % ----------

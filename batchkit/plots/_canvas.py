@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
+import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from matplotlib import font_manager
@@ -22,6 +25,7 @@ __all__ = [
     "QUIET",
     "Picture",
     "blank",
+    "caption",
     "counted",
     "drawable",
     "families",
@@ -52,10 +56,11 @@ _CHINESE = (
     "Hiragino Sans", "Yu Gothic", "Malgun Gothic", "Droid Sans Fallback", "Noto Serif CJK SC", "Noto Serif CJK JP",
     "SimHei", "SimSun", "Heiti SC", "Arial Unicode MS",
 )  # fmt: skip
+_FILES = ("cjk", "sourcehan", "wqy", "pingfang", "hiragino", "msyh", "simhei", "simsun", "droidsansfallback")
 _LATIN = "DejaVu Sans"
 """Comes with matplotlib."""
 _BOX = "□"
-_LONGEST = 48
+_LONGEST = 40
 
 
 class Picture(Figure):
@@ -72,7 +77,7 @@ class Picture(Figure):
     @classmethod
     def sized(cls, width: float, height: float) -> Picture:
         """An empty picture of so many inches."""
-        return cls(figsize=(width, height), dpi=120, layout="constrained", facecolor="white")
+        return cls(figsize=(width, height), dpi=100, layout="constrained", facecolor="white")
 
 
 # ---- letters --------------------------------------------------------------------------------------
@@ -80,9 +85,24 @@ class Picture(Figure):
 
 @functools.cache
 def families() -> list[str]:
-    """Fonts to draw with: matplotlib's own, and the first one here that has Chinese characters."""
+    """Fonts to draw with: matplotlib's own, and one that has Chinese characters, if there is any here."""
+    if not _chinese():
+        _add_new_fonts()
+    return [_LATIN, *_chinese()[:1]]
+
+
+def _chinese() -> list[str]:
     here = {font.name for font in font_manager.fontManager.ttflist}
-    return [_LATIN, *[name for name in _CHINESE if name in here][:1]]
+    return [name for name in _CHINESE if name in here]
+
+
+def _add_new_fonts() -> None:
+    """Tell matplotlib of fonts that were installed after it made its list, which it keeps for ever."""
+    for path in sorted(font_manager.findSystemFonts()):
+        name = Path(path).stem.lower()
+        if any(part in name for part in _FILES) and "bold" not in name:
+            with contextlib.suppress(OSError, RuntimeError):  # a file that is no font is none of ours
+                font_manager.fontManager.addfont(path)
 
 
 def drawable(text: object) -> str:
@@ -102,9 +122,9 @@ def _characters() -> frozenset[int]:
 
 def number(value: float) -> str:
     """Three significant digits at most, without an exponent."""
-    if value != value:
+    if math.isnan(value):
         return "–"
-    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 100 or value.is_integer() else f"{value:.3g}"
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
@@ -133,9 +153,19 @@ def show_numbers(ax: Axes, seconds: float, *, label: str = "seconds since the ru
     ax.set_xlabel(label, fontsize=9, color=INK, fontfamily=_LATIN)
 
 
-def headline(ax: Axes, text: str) -> None:
-    """A title above axes, on the left."""
-    ax.set_title(text, loc="left", fontsize=9, color=INK, parse_math=False, fontfamily=families())
+def headline(ax: Axes, text: str, *, lines: int = 0) -> None:
+    """A title above axes, on the left, and above so many lines of legend."""
+    pad = 5 + 13 * lines
+    ax.set_title(text, loc="left", fontsize=9, color=INK, parse_math=False, fontfamily=families(), pad=pad)
+
+
+def caption(ax: Axes, at: float, text: str) -> None:
+    """A line of text within axes, from their left edge on, standing on a height of the data."""
+    note = ax.annotate(
+        text, (0, at), (2, 3), xycoords=("axes fraction", "data"), textcoords="offset points", va="bottom",
+        fontsize=8.5, color=INK, parse_math=False, fontfamily=families(),
+    )  # fmt: skip
+    note.set_in_layout(False)
 
 
 def title_of(picture: Picture, title: str | None) -> None:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
 import pandas as pd
 
 from batchkit.plots._canvas import (
-    COLOURS, INK, QUIET, Picture, drawable, families, headline, inside, number, style, title_of,
-)  # fmt: skip
+    COLOURS,
+    INK,
+    QUIET,
+    Picture,
+    drawable,
+    families,
+    headline,
+    inside,
+    number,
+    style,
+    title_of,
+)
 from batchkit.plots._data import RunLike, compare_data
 
 if TYPE_CHECKING:
@@ -73,34 +84,37 @@ def compare(runs: Mapping[str, RunLike], *, title: str | None = None, ax: Axes |
     """
     table = compare_data(runs)
     measures = [*_ALWAYS, *([_REUSED] if table["reused"].any() else [])]
-    picture = None
-    if ax is None:
-        picture = Picture.sized(_WIDTH, _ROW * len(table) + 0.6 + (0.35 if title else 0))
-        panels = list(picture.subplots(1, len(measures), squeeze=False)[0])
-        title_of(picture, title)
-    else:
+    if ax is not None:
         if title:
-            ax.set_title(drawable(title), loc="left", fontsize=10, color=INK, parse_math=False, fontfamily=families())
-        panels = inside(ax, 1, len(measures), gap=0.06)
+            headline(ax, drawable(title), lines=1)
+        _draw(inside(ax, 1, len(measures), gap=0.06), table, measures)
+        return ax
+    picture = Picture.sized(_WIDTH, _ROW * len(table) + 0.6 + (0.35 if title else 0))
+    title_of(picture, title)
+    _draw(picture.subplots(1, len(measures), squeeze=False)[0], table, measures)
+    return picture
+
+
+def _draw(panels: Sequence[Axes], table: pd.DataFrame, measures: Sequence[_Measure]) -> None:
     for place, (panel, measure) in enumerate(zip(panels, measures, strict=True)):
-        _draw(panel, table, measure, named=place == 0)
-    return picture if picture is not None else ax
+        _draw_measure(panel, table, measure, named=place == 0)
 
 
-def _draw(ax: Axes, table: pd.DataFrame, measure: _Measure, *, named: bool) -> None:
+def _draw_measure(ax: Axes, table: pd.DataFrame, measure: _Measure, *, named: bool) -> None:
     style(ax)
     headline(ax, measure.title)
     thickness = 0.72 / len(measure.colours)
-    longest = max(float(table[list(measure.colours)].max().max()), 1e-9)
+    longest = max(float(table[list(measure.colours)].fillna(0.0).to_numpy().max()), 1e-9)
     for place in range(len(table)):
         top = place - 0.36
         for index, (column, colour) in enumerate(measure.colours.items()):
             value = float(table[column].iloc[place])
+            length = 0.0 if math.isnan(value) else value
             middle = top + (index + 0.5) * thickness
-            if value > 0:
-                ax.barh(middle, value, thickness * 0.9, color=colour, linewidth=0)
+            if length > 0:
+                ax.barh(middle, length, thickness * 0.9, color=colour, linewidth=0)
             ax.annotate(
-                number(value), (max(value, 0.0) if value == value else 0.0, middle), (3, 0),
+                number(value), (length, middle), (3, 0),
                 textcoords="offset points", va="center", color=INK, fontsize=8 if len(measure.colours) == 1 else 7,
             )  # fmt: skip
     ax.set_ylim(len(table) - 0.5, -0.5)

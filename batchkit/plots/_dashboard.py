@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from batchkit.plots._canvas import (
-    COLOURS, INK, Picture, blank, drawable, families, headline, style, title_of,
-)  # fmt: skip
+    COLOURS,
+    INK,
+    Picture,
+    blank,
+    caption,
+    drawable,
+    headline,
+    style,
+    title_of,
+)
 from batchkit.plots._data import outcome_data
 from batchkit.plots._latency import latency
 from batchkit.plots._throughput import draw_throughput
@@ -21,7 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["dashboard", "outcomes"]
 
-_WIDTH, _HEIGHT = 12.0, 8.4
+_WIDTH, _HEIGHT = 12.0, 8.6
+_NAMED = 5
+_WORDS = {"reply": "replied"}
 _NO_LIMITS: Mapping[str, Limits] = {}
 
 
@@ -89,8 +99,10 @@ def outcomes(requests: pd.DataFrame, ax: Axes) -> None:
             colour = COLOURS.get(str(kind), COLOURS["failed"])
             ax.barh(place + 0.3, share, 0.42, left, color=colour, edgecolor="white", linewidth=0.8)
             left += share
-        said = ", ".join(f"{count:,} {str(kind).replace('_', ' ')}" for kind, count in line.items() if count)
-        ax.annotate(
-            f"{drawable(name)}   {said}", (0, place + 0.53), (2, 3), xycoords=("axes fraction", "data"),
-            textcoords="offset points", fontsize=9, color=INK, parse_math=False, fontfamily=families(), va="bottom",
-        )  # fmt: skip
+        caption(ax, place + 0.53, f"{drawable(name)}   {_in_words(line[line > 0])}")
+
+
+def _in_words(counts: pd.Series[int]) -> str:
+    shown = [f"{count:,} {_WORDS.get(str(kind), str(kind))}" for kind, count in counts.iloc[:_NAMED].items()]
+    rest = int(counts.iloc[_NAMED:].sum())
+    return ", ".join([*shown, *([f"{rest:,} other"] if rest else [])]).replace("_", " ")

@@ -8,11 +8,23 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from batchkit.plots._canvas import (
-    COLOURS, INK, QUIET, Picture, blank, counted, drawable, families, legend, number, style, title_of,
-)  # fmt: skip
+    COLOURS,
+    INK,
+    QUIET,
+    Picture,
+    blank,
+    caption,
+    counted,
+    drawable,
+    headline,
+    legend,
+    number,
+    style,
+    title_of,
+)
 from batchkit.plots._data import latency_data
 
 if TYPE_CHECKING:
@@ -21,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["latency"]
 
 _WIDTH, _BAND = 9.0, 0.95
-_QUANTILES = {"p50": "solid", "p90": "dashed", "p99": "dotted"}
+_QUANTILES: dict[str, Any] = {"p50": "solid", "p90": "dashed", "p99": "dotted"}
 _SINGLE = 200
 """Up to so many replies each is also a tick of its own: a shape made of few is no distribution."""
 _WIDE = 30.0
@@ -71,7 +83,7 @@ def latency(requests: pd.DataFrame, *, title: str | None = None, ax: Axes | None
         ax = picture.subplots()
         title_of(picture, title)
     elif title:
-        ax.set_title(drawable(title), loc="left", fontsize=10, color=INK, parse_math=False, fontfamily=families())
+        headline(ax, drawable(title), lines=1)
     _draw(ax, requests, table)
     return picture if picture is not None else ax
 
@@ -80,20 +92,20 @@ def _draw(ax: Axes, requests: pd.DataFrame, table: pd.DataFrame) -> None:
     style(ax)
     replied = requests[requests["error"].isna()]
     seconds = (replied["ended"] - replied["started"]).to_numpy(float)
-    is_log = len(seconds) > 1 and seconds.max() > _WIDE * max(seconds.min(), 1e-6)
+    is_log = bool(len(seconds) > 1 and seconds.max() > _WIDE * max(seconds.min(), 1e-6))
     ax.set_ylim(0, max(len(table), 1))
     ax.set_yticks([])
-    ax.set_xlabel(f"seconds from request to reply{', logarithmic' if is_log else ''}", fontsize=9, color=INK)
+    remarks = ", logarithmic" * is_log + ", failed attempts are not drawn" * bool(table["failures"].any())
+    ax.set_xlabel(f"seconds from request to reply{remarks}", fontsize=9, color=INK)
     if not len(seconds):
         blank(ax)
         return
     bins = _bins(seconds, is_log=is_log)
     if is_log:
         ax.set_xscale("log")
-        ax.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)) if is_log else MaxNLocator(nbins=8))
+    ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
-    if not is_log:
-        ax.xaxis.set_major_locator(MaxNLocator(nbins=8))
     ax.set_xlim(bins[0], bins[-1])
     for place, name in enumerate(reversed(table.index)):
         _draw_band(ax, place, str(name), seconds[(replied["provider"] == name).to_numpy(bool)], table.loc[name], bins)
@@ -125,11 +137,6 @@ def _draw_band(
     for quantile, look in _QUANTILES.items():
         ax.vlines(line[quantile], floor, floor + _BODY, color=INK, linewidth=1.2, linestyle=look)
     ax.axhline(floor, color=QUIET, linewidth=0.6)
-    spread = ", ".join(f"{quantile} {number(line[quantile])} s" for quantile in _QUANTILES)
-    said = [counted(len(seconds), "reply", "replies"), *([spread] if len(seconds) else [])]
-    if line["failures"]:
-        said.append(f"{int(line['failures']):,} failed, not drawn")
-    ax.annotate(
-        f"{drawable(name)}   {', '.join(said)}", (0, floor + _BODY), (2, 3), xycoords=("axes fraction", "data"),
-        textcoords="offset points", fontsize=9, color=INK, parse_math=False, fontfamily=families(), va="bottom",
-    )  # fmt: skip
+    spread = ", ".join(f"{quantile} {number(line[quantile])}" for quantile in _QUANTILES)
+    said = counted(len(seconds), "reply", "replies") + (f": {spread} s" if len(seconds) else "")
+    caption(ax, floor + _BODY, f"{drawable(name)}   {said}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, overload
 
@@ -10,8 +11,18 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from batchkit.plots._canvas import (
-    INK, PROVIDERS, Picture, blank, drawable, families, headline, inside, legend, number, show_numbers, style, title_of,
-)  # fmt: skip
+    PROVIDERS,
+    Picture,
+    blank,
+    drawable,
+    headline,
+    inside,
+    legend,
+    number,
+    show_numbers,
+    style,
+    title_of,
+)
 from batchkit.plots._data import providers_of, throughput_data
 from batchkit.records import Limits
 
@@ -23,6 +34,7 @@ __all__ = ["draw_throughput", "throughput"]
 _WIDTH, _HEIGHT = 9.0, 4.6
 _NEAR = 3.0
 """A limit further up than so many times the highest value is named, not drawn: it would flatten the rest."""
+_LEGEND_COLUMNS = 3
 _NO_LIMITS: Mapping[str, Limits] = {}
 
 
@@ -88,8 +100,8 @@ def throughput(
         title_of(picture, title)
     else:
         if title:
-            ax.set_title(drawable(title), loc="left", fontsize=10, color=INK, parse_math=False, fontfamily=families())
-        rate, flight = inside(ax, 2, gap=0.25)
+            headline(ax, drawable(title), lines=3)
+        rate, flight = inside(ax, 2, gap=0.45)
     draw_throughput(rate, flight, requests, limits, bins)
     if ax is not None:
         return ax
@@ -106,17 +118,18 @@ def draw_throughput(
     names = providers_of(data)
     allowed = {name: rows_allowed(requests[requests["provider"] == name], limits.get(name)) for name in names}
     slots = {
-        name: (float(limits[name].max_concurrency), f"max_concurrency {limits[name].max_concurrency}")
+        name: (float(limits[name].max_concurrency), f"at most {limits[name].max_concurrency}")
         for name in names
         if name in limits
     }
-    step = f", mean over {number(float(data['end'].iloc[0]))} s each" if len(data) else ""
+    lines = math.ceil(len(names) / _LEGEND_COLUMNS)
+    step = f", means of {number(float(data['end'].iloc[0]))} s" if len(data) else ""
     for ax, column, ceilings, text in (
         (rate, "rows_per_second", allowed, f"rows per second{step}"),
         (flight, "in_flight", slots, "requests in flight"),
     ):
         style(ax, grid="both")
-        headline(ax, text)
+        headline(ax, text, lines=lines)
         if not names:
             blank(ax)
             continue
@@ -146,7 +159,7 @@ def _draw_lines(ax: Axes, data: pd.DataFrame, column: str, ceilings: Mapping[str
     top = highest
     for place, (name, own) in enumerate((name, data[data["provider"] == name]) for name in providers_of(data)):
         colour = PROVIDERS[place % len(PROVIDERS)]
-        look = ("solid", "dashdot")[place // len(PROVIDERS) % 2]
+        look: Any = ("solid", "dashdot")[place // len(PROVIDERS) % 2]
         edges = [*own["start"], own["end"].iloc[-1]]
         ax.stairs(own[column].to_numpy(), edges, baseline=None, color=colour, linewidth=1.5, linestyle=look)
         said = drawable(name)
@@ -160,4 +173,4 @@ def _draw_lines(ax: Axes, data: pd.DataFrame, column: str, ceilings: Mapping[str
         handles.append(Line2D([], [], color=colour, linestyle=look, label=said))
     ax.set_ylim(0, top * 1.08)
     ax.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=column == "in_flight" and top >= 2))
-    legend(ax, handles)
+    legend(ax, handles, columns=min(len(handles), _LEGEND_COLUMNS))

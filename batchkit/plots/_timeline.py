@@ -13,8 +13,21 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
 from batchkit.plots._canvas import (
-    COLOURS, INK, QUIET, Picture, blank, counted, drawable, families, legend, show_numbers, style, title_of,
-)  # fmt: skip
+    COLOURS,
+    INK,
+    QUIET,
+    Picture,
+    blank,
+    caption,
+    counted,
+    drawable,
+    headline,
+    legend,
+    number,
+    show_numbers,
+    style,
+    title_of,
+)
 from batchkit.plots._data import OUTCOMES, providers_of, throughput_data, timeline_data
 
 if TYPE_CHECKING:
@@ -103,7 +116,7 @@ def timeline(
     if bins is None and len(requests) > BARS_AT_MOST:
         bins = _BINS
     binned = None if bins is None else throughput_data(requests, bins=bins)
-    room = None if ax is None else ax.get_position().height * ax.figure.get_size_inches()[1]
+    room = None if ax is None else ax.bbox.height / ax.figure.dpi
     bands = _bands(data, room)
     top = bands[0].base + bands[0].body + _TITLE if bands else _BODY_LEAST + _TITLE
     picture = None
@@ -112,10 +125,14 @@ def timeline(
         ax = picture.subplots()
         title_of(picture, title)
     elif title:
-        ax.set_title(drawable(title), loc="left", fontsize=10, color=INK, parse_math=False, fontfamily=families())
+        headline(ax, drawable(title), lines=1)
     _draw(ax, bands, binned, top)
     latest = float(data["ended"].max()) if len(data) else 1.0
-    step = "" if binned is None or binned.empty else f" (in steps of {binned['end'].iloc[0]:.3g} s)"
+    step = (
+        ""
+        if binned is None or binned.empty
+        else f"; means of {number(binned['end'].iloc[0])} s, the line is the most, marks are failures"
+    )
     show_numbers(ax, latest, label=f"seconds since the run began{step}")
     return picture if picture is not None else ax
 
@@ -149,17 +166,16 @@ def _draw(ax: Axes, bands: Sequence[_Band], binned: pd.DataFrame | None, top: fl
         blank(ax)
         return
     few = sum(len(band.own) for band in bands) <= _OUTLINED
+    ticks: list[tuple[float, int]] = []
     for band in bands:
+        unit = (band.body - (0 if binned is None else _RUG)) / max(band.slots, 1)
         if binned is None:
-            _draw_bars(ax, band, outlined=few)
+            _draw_bars(ax, band, unit, outlined=few)
         else:
-            _draw_areas(ax, band, binned[binned["provider"] == band.name])
+            _draw_areas(ax, band, unit, binned[binned["provider"] == band.name])
         ax.axhline(band.base, color=QUIET, linewidth=0.6)
-        ax.annotate(
-            _caption(band), (0, band.base + band.body), (2, 4), xycoords=("axes fraction", "data"),
-            textcoords="offset points", fontsize=9, color=INK, parse_math=False, fontfamily=families(), va="bottom",
-        )  # fmt: skip
-    ticks = [(band.base, 0) for band in bands] + [(band.base + band.body, band.slots) for band in bands]
+        caption(ax, band.base + band.body, _caption(band))
+        ticks += [(band.base, 0), (band.base + band.slots * unit, band.slots)]
     ax.set_yticks([at for at, _ in ticks], [f"{count}" for _, count in ticks])
     ax.set_ylabel("requests in flight", fontsize=8, color=QUIET)
     seen = {outcome for band in bands for outcome in band.own["outcome"].unique()}
@@ -171,17 +187,18 @@ def _caption(band: _Band) -> str:
     attempts = band.own[band.own["outcome"] != "waiting"]
     failed = int(attempts["outcome"].isin(["rate_limited", "failed", "cancelled"]).sum())
     requests = counted(len(attempts), "request")
-    return f"{drawable(band.name)}   {requests}, {failed:,} failed, at most {band.slots:,} at once"
+    waiting = f" and {band.waits:,} waiting" if band.waits else ""
+    return f"{drawable(band.name)}   {requests}, {failed:,} failed, at most {band.slots:,} at once{waiting}"
 
 
-def _draw_bars(ax: Axes, band: _Band, *, outlined: bool) -> None:
+def _draw_bars(ax: Axes, band: _Band, unit: float, *, outlined: bool) -> None:
     for outcome in COLOURS:
         own = band.own[band.own["outcome"] == outcome]
         slots = own["slot"].to_numpy(float)
         if outcome == "waiting":
             edges = band.base - np.array([slots + 0.2, slots + 0.8]) * (band.below / max(band.waits, 1))
         else:
-            edges = band.base + np.array([slots + 0.08, slots + 0.92]) * (band.body / max(band.slots, 1))
+            edges = band.base + np.array([slots + 0.08, slots + 0.92]) * unit
         colour = COLOURS[outcome]
         # All but replies are outlined in their own colour: seen however short they were.
         edge, width = (
@@ -200,9 +217,8 @@ def _corners(
     return np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1)
 
 
-def _draw_areas(ax: Axes, band: _Band, own: pd.DataFrame) -> None:
+def _draw_areas(ax: Axes, band: _Band, unit: float, own: pd.DataFrame) -> None:
     edges = [*own["start"], own["end"].iloc[-1]]
-    unit = (band.body - _RUG) / max(band.slots, 1)
     floor = np.zeros(len(own))
     # What went wrong lies at the bottom, where its height can be read.
     for outcome in reversed(OUTCOMES):
@@ -219,8 +235,9 @@ def _draw_areas(ax: Axes, band: _Band, own: pd.DataFrame) -> None:
             baseline=band.base, fill=True, color=COLOURS["waiting"], linewidth=0,
         )  # fmt: skip
     broken = own[own["failures"] > 0]
-    low = np.full(len(broken), band.base + band.body - _RUG * 0.8)
-    marks = _corners(broken["start"].to_numpy(), broken["end"].to_numpy(), low, low + _RUG * 0.8)
-    share = (broken["failures"] / broken["attempts"]).to_numpy()
-    rug = PolyCollection(list(marks), facecolor=COLOURS["failed"], linewidth=0, alpha=list(0.35 + 0.65 * share))
-    ax.add_collection(rug, autolim=False)
+    if len(broken):
+        low = np.full(len(broken), band.base + band.body - _RUG * 0.8)
+        marks = _corners(broken["start"].to_numpy(), broken["end"].to_numpy(), low, low + _RUG * 0.8)
+        strength = 0.35 + 0.65 * (broken["failures"] / broken["attempts"]).to_numpy()
+        rug = PolyCollection(list(marks), facecolor=COLOURS["failed"], linewidth=0, alpha=list(strength))
+        ax.add_collection(rug, autolim=False)

@@ -8,6 +8,7 @@ from batchkit._dialects.profiles import PROFILES
 from batchkit.errors import ConfigError, nearest
 from batchkit.providers.base import Check, Provider
 from batchkit.providers.http import Anthropic, Gemini, Ollama, OpenAI, OpenAICompatible
+from batchkit.providers.langchain import LangChain
 from batchkit.providers.local import Embedded, FunctionProvider
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Embedded",
     "FunctionProvider",
     "Gemini",
+    "LangChain",
     "Ollama",
     "OpenAI",
     "OpenAICompatible",

@@ -107,6 +107,38 @@ class Provider:
                 raise
         return _checked(self.name, ledger)
 
+    def as_runnable(self, *, labels: Any = None) -> Any:
+        """Make a LangChain Runnable that asks this provider, within its limits and with its retries.
+
+        It takes a text, a prompt value, or system messages with one human message, and returns the
+        reply's text; a `FunctionProvider` returns what its function does.
+
+        Parameters
+        ----------
+        labels : list, dict, Enum or Literal, optional
+            As for ``classify``: the Runnable then takes a text and returns one of these.
+
+        Returns
+        -------
+        langchain_core.runnables.Runnable
+            A failure is raised as `BatchkitError`.
+
+        Raises
+        ------
+        ConfigError
+            langchain-core is not installed.
+
+        Examples
+        --------
+        >>> import batchkit as bk
+        >>> shout = bk.FunctionProvider(lambda prompt: prompt.upper(), name="shout").as_runnable()  # doctest: +SKIP
+        >>> shout.invoke("hello")                                                                   # doctest: +SKIP
+        'HELLO'
+        """
+        from batchkit.providers.langchain import as_runnable
+
+        return as_runnable(self, labels)
+
     def _adjusted(self, max_concurrency: int | None, max_output_tokens: int | None) -> Provider:
         """The same provider with other limits; it is the same for its budget and its journal."""
         other = self._copied()

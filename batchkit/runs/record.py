@@ -19,7 +19,7 @@ from batchkit.records import ERROR_KINDS
 from batchkit.runs.terms import Asked, Cost
 
 if TYPE_CHECKING:
-    from batchkit._engine.plan import Plan
+    from batchkit._engine.plan import LaneSpec, Plan
     from batchkit.columns import Units
     from batchkit.routes import Compiled
 
@@ -50,6 +50,11 @@ class Record:
 
     def _repr_html_(self) -> str:
         return f"<div>{escape(repr(self))}</div>" + self.summary.to_html(float_format=lambda number: f"{number:.3g}")
+
+    @property
+    def lanes(self) -> tuple[LaneSpec, ...]:
+        """The providers of the run, with the limits they were asked under."""
+        return self._plan.lanes
 
     @property
     def output_name(self) -> str:

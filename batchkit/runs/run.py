@@ -8,11 +8,11 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,9 @@ _GRACE = 2.0
 
 class View(Protocol):
     """Draws a run as it goes on. Called in the thread that waits, never in the engine's."""
+
+    def attach(self, run: Run) -> None:
+        """Appear, in the thread that started the run."""
 
     def show(self, snapshot: Snapshot) -> None:
         """Draw where the run stands."""
@@ -130,6 +133,31 @@ class Run(Record):
         adjust = Adjustment(only, max_concurrency, max_output_tokens, self)
         return carry_out(asked, self._view, adjust).frame
 
+    def plot(self, *, title: str | None = None) -> Any:
+        """Draw the run on one page: timeline, rows per second, requests in flight, latencies, outcomes.
+
+        Returns a matplotlib figure that shows itself once; so do the others, unless they are
+        given ``ax=`` to draw into, which they then return.
+        """
+        return self._drawn("dashboard", title=title)
+
+    def plot_timeline(self, *, title: str | None = None, ax: Any = None) -> Any:
+        """Draw every attempt as a bar in its provider's slot, coloured by how it ended."""
+        return self._drawn("timeline", title=title, ax=ax)
+
+    def plot_latency(self, *, title: str | None = None, ax: Any = None) -> Any:
+        """Draw how the seconds from request to reply are distributed at each provider, with p50, p90 and p99."""
+        return self._drawn("latency", title=title, ax=ax)
+
+    def plot_throughput(self, *, title: str | None = None, ax: Any = None) -> Any:
+        """Draw rows per second and requests in flight over time, against the limits."""
+        return self._drawn("throughput", title=title, ax=ax)
+
+    @classmethod
+    def draw_with(cls, draw: Callable[[str, Run, Mapping[str, Any]], Any]) -> None:
+        """Say who draws: pictures stand above runs, so they are handed down."""
+        cls._draw = staticmethod(draw)
+
     def cancel(self) -> None:
         """Send nothing new. Answers in flight get 2 s to arrive; the other rows end as ``cancelled``.
 
@@ -149,6 +177,12 @@ class Run(Record):
             raise RowFailed(f"{self._first_failure()}. Finished rows are kept: see .run.frame of this error.", self)
 
     # ---- inside -------------------------------------------------------------------------------
+
+    _draw: ClassVar[Callable[[str, Run, Mapping[str, Any]], Any]]
+
+    def _drawn(self, kind: str, **settings: Any) -> Any:
+        given = {name: value for name, value in settings.items() if value is not None}
+        return type(self)._draw(kind, self, given)
 
     def _start(self, journal: Journal | None) -> concurrent.futures.Future[None]:
         terms = self._asked.terms
@@ -221,25 +255,28 @@ class Launch:
         self.run = planned(asked, compiled, home, adjust)
         self.run._view = view
         _check_budget(self.run)
-        self._view = view(asked.output.name) if view is not None and asked.progress else None
+        self._view = None if view is None else view(asked.output.name)
         self._putting_away = contextlib.ExitStack()
         self._journal = self._putting_away.enter_context(open_journal(asked.terms.journal, self.run._news))
         if self._journal is not None and self._journal.is_new:
             self.run.new_journal = self._journal.path
 
+    @property
+    def keeps_answers(self) -> bool:
+        """Whether a later run will find what this one's providers answer."""
+        is_kept = any(lane.fingerprint is not None for lane in self.run._plan.lanes)
+        return is_kept and self._journal is not None and self._journal.problem is None
+
     def begin(self) -> concurrent.futures.Future[None]:
         """Send the first requests."""
         future = self.run._start(self._journal)
         _announce(self.run)
+        self._draw(lambda view: view.attach(self.run))
         return future
 
     def look(self) -> None:
-        """Draw where the run stands. A view that fails is dropped: it never harms a run."""
-        if self._view is not None:
-            try:
-                self._view.show(self.run.snapshot)
-            except Exception as error:  # noqa: BLE001
-                self._drop_view(error)
+        """Draw where the run stands."""
+        self._draw(lambda view: view.show(self.run.snapshot))
 
     def end(self) -> None:
         """Put everything away, and draw how it ended. Not on a loop's thread: it waits for the journal."""
@@ -247,14 +284,17 @@ class Launch:
         if self._view is None:
             self.run._news += [_why_stopped(lane) for lane in self.run.snapshot.lanes if lane.stopped is not None]
             return
-        try:
-            self._view.close(self.run)
-        except Exception as error:  # noqa: BLE001
-            self._drop_view(error)
+        self._draw(lambda view: view.close(self.run))
 
-    def _drop_view(self, error: Exception) -> None:
-        self._view = None
-        self.run._news.append(f"the progress view failed and was dropped: {type(error).__name__}: {error}")
+    def _draw(self, act: Callable[[View], None]) -> None:
+        """Let the view act. One that fails is dropped: it never harms a run."""
+        if self._view is None:
+            return
+        try:
+            act(self._view)
+        except Exception as error:  # noqa: BLE001
+            self._view = None
+            self.run._news.append(f"the progress view failed and was dropped: {type(error).__name__}: {error}")
 
 
 def carry_out(asked: Asked, view: ViewMaker | None, adjust: Adjustment | None = None) -> Run:
@@ -276,7 +316,7 @@ def carry_out(asked: Asked, view: ViewMaker | None, adjust: Adjustment | None = 
             _wait(launched, home)
         finally:
             launched.end()
-    launched.run.tell_news()
+            launched.run.tell_news()
     launched.run.raise_if_asked_to()
     return launched.run
 
@@ -356,7 +396,7 @@ def _wait(launched: Launch, home: Any) -> None:
             end_early()
         except KeyboardInterrupt:
             run._halt("interrupted", 0.0)
-        raise Interrupted(_interrupted(run.snapshot, run._asked.terms.journal is not None)) from None
+        raise Interrupted(_interrupted(run.snapshot, launched.keeps_answers)) from None
     except BaseException:
         if not future.done():
             run._halt("cancelled", 0.0)  # nothing may go on that nobody waits for

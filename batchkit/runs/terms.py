@@ -96,5 +96,5 @@ class Asked:
     route: Any
     output: Output
     terms: Terms
-    progress: bool
-    """Whether a view is wanted."""
+    progress: bool | str
+    """Which view is wanted; False: none."""

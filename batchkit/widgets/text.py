@@ -1,57 +1,89 @@
-"""Progress as one line of text."""
+"""Progress as text on stderr: a line that is rewritten, or in a log a line now and then."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from batchkit.widgets.content import Pace, picture, render_line, render_text
+from batchkit.widgets.remarks import hint, remarks
+
 if TYPE_CHECKING:
-    from batchkit._logic.progress import Snapshot
+    from batchkit._logic.progress import LaneSnapshot, Snapshot
     from batchkit.runs import Run
 
-__all__ = ["TextView"]
+__all__ = ["LogView", "TextView"]
+
+_EVERY = 30.0
+"""Seconds between two lines in a log."""
 
 
 class TextView:
-    """A tqdm line on stderr: rows done, errors by kind, and at the end which providers were stopped."""
+    """A tqdm line: rows done, errors by kind, who waits for what. At the end the summary stands in its place."""
 
     def __init__(self, title: str) -> None:
         self._title = title
         self._bar: Any = None
 
+    def attach(self, run: Run) -> None:
+        """Show nothing yet: most small runs are over before there is anything to see."""
+
     def show(self, snapshot: Snapshot) -> None:
         """Draw where the run stands."""
         if self._bar is None:
             self._bar = _bar(snapshot.rows, self._title)
+            self._bar.start_t -= snapshot.elapsed
         self._bar.n = snapshot.done
+        shown = picture(self._title, snapshot)
         notes = [f"{snapshot.reused:,} already answered"] if snapshot.reused else []
-        notes += [f"{count} {kind}" for kind, count in snapshot.errors.items()]
-        notes += [f"{lane.name}: stopped" for lane in snapshot.lanes if lane.stopped is not None]
-        self._bar.set_postfix_str(", ".join(notes), refresh=False)
+        notes += [f"{count:,} {kind}" for kind, count in snapshot.errors.items()]
+        notes += [
+            f"{bar.name}: {_state(lane, bar.notes)}"
+            for lane, bar in zip(snapshot.lanes, shown.bars, strict=True)
+            if bar.notes
+        ]
+        self._bar.set_postfix_str(", ".join([*notes, hint(button=False, blocking=True, terminal=True)]), refresh=False)
         self._bar.refresh()
 
     def close(self, run: Run) -> None:
-        """Draw how it ended."""
-        snapshot = run.snapshot
-        self.show(snapshot)
-        for text in _remarks(snapshot, run):
-            self._bar.write(text, file=sys.stderr)
-        self._bar.close()
+        """Leave the summary behind."""
+        if self._bar is not None:
+            self._bar.close()
+        _say(render_text(picture(self._title, run.snapshot, notes=remarks(run))))
 
 
-def _remarks(snapshot: Snapshot, run: Run) -> Iterator[str]:
-    """What is worth a line of its own: who was stopped first of all."""
-    for lane in snapshot.lanes:
-        if lane.stopped is not None:
-            yield f"{lane.name} was stopped ({lane.stopped.kind}): {lane.stopped.message}"
-    for lane in snapshot.lanes:
-        for how in lane.adapted:
-            yield f"{lane.name}: {how}"
-    if snapshot.reused:
-        yield f"{snapshot.reused:,} of {snapshot.rows:,} already answered: they cost nothing this time."
-    if run.new_journal is not None:
-        yield f"Finished answers are kept in {run.new_journal} (see bk.journal(); journal=False keeps none)."
+class LogView:
+    """A line every half minute, and the summary at the end: for a stderr that nobody watches."""
+
+    def __init__(self, title: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._title = title
+        self._clock = clock
+        self._said = clock()
+        self._pace = Pace()
+
+    def attach(self, run: Run) -> None:
+        """Say nothing yet."""
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Say where the run stands, if that was not said lately."""
+        self._pace.add(snapshot)
+        if self._clock() - self._said >= _EVERY:
+            self._said = self._clock()
+            _say(render_line(picture(self._title, snapshot, self._pace)))
+
+    def close(self, run: Run) -> None:
+        """Leave the summary behind."""
+        _say(render_text(picture(self._title, run.snapshot, notes=remarks(run))))
+
+
+def _state(lane: LaneSnapshot, notes: tuple[str, ...]) -> str:
+    return "stopped" if lane.stopped is not None else notes[0]
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _bar(rows: int, title: str) -> Any:
@@ -62,4 +94,4 @@ def _bar(rows: int, title: str) -> Any:
 
     # No percentage: tqdm rounds 99.9 up to 100.
     form = "{desc}: |{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
-    return Bar(total=rows, desc=title, unit="row", file=sys.stderr, dynamic_ncols=True, bar_format=form)
+    return Bar(total=rows, desc=title, unit="row", file=sys.stderr, dynamic_ncols=True, bar_format=form, leave=False)

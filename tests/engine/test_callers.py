@@ -425,6 +425,15 @@ def test_the_key_is_never_shown(status):
     assert "[key]" in result.message
 
 
+@pytest.mark.parametrize("status", [200, 401])
+@pytest.mark.parametrize("length", range(250, 300, 7))
+def test_no_part_of_the_key_is_shown_where_a_message_is_cut(status, length):
+    """A long message that ends in the middle of the key ends in no part of it."""
+    body = orjson.dumps({"error": {"message": "x" * length + KEY}})
+    result, _ = http(HttpAnswer(status, {}, body))
+    assert KEY[:5] not in result.message
+
+
 @pytest.mark.parametrize("row", ["\ud800", "a\x00b", '{"label": "y"}', "\udfff\ud800 中文"])
 def test_any_text_can_be_sent(row):
     """Lone surrogates, NUL and braces in a cell make a body that is JSON."""

@@ -11,12 +11,29 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from virtual import AUTH, BAD, LIMITED, SERVER, Script, completion, execute, lane, plan_of, run, start, times
+from virtual import (
+    AUTH,
+    BAD,
+    LIMITED,
+    SERVER,
+    Script,
+    Shelf,
+    at_once,
+    completion,
+    execute,
+    lane,
+    plan_of,
+    run,
+    start,
+    times,
+)
 
+from batchkit._engine import memory
 from batchkit._engine.ledger import ANSWERED, FAILED, PENDING
 from batchkit._engine.limits import gate_of
 from batchkit._logic.itinerary import Cascade, Fallback, Panel, Seat, seats_of
-from batchkit.records import ERROR_KINDS, Failure, Finish, Scope
+from batchkit._logic.pricing import Budget, Price
+from batchkit.records import ERROR_KINDS, Failure, Finish, Scope, Usage
 
 A, B = Seat(frozenset({0})), Seat(frozenset({1}))
 BOTH = Seat(frozenset({0, 1}))
@@ -710,3 +727,303 @@ def test_row_order_is_kept_in_the_queue():
     execute(plan_of(texts(8), lanes, A, BOTH, codes=[0, 1] * 4))
     rows = [int(request.rows[0][1:]) for request in script.requests]
     assert all(a < b for a, b in itertools.pairwise(rows))
+
+
+# ---- paid once ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_threads(monkeypatch):
+    """Look-ups happen at once: virtual time waits for no thread."""
+    monkeypatch.setattr(memory, "in_thread", at_once)
+
+
+def kept_lanes(scripts, **settings):
+    return [
+        lane(script, name=name, fingerprint=name.encode(), **settings)
+        for script, name in zip(scripts, "ab", strict=False)
+    ]
+
+
+def test_an_answer_is_written_before_it_is_shown(no_threads):
+    """While the disk is slow an answer stays unseen, and the run ends when it is written."""
+    script, shelf = Script(), Shelf(delay=5.0)
+    plan = plan_of(["t"], kept_lanes([script]))
+    execution, ledger = start(plan, shelf=shelf)
+    seen = []
+
+    async def main():
+        for at in (1.5, 5.5, 6.5):
+            asyncio.get_running_loop().call_at(at, lambda: seen.append((ledger.state[0], len(shelf.entries))))
+        await asyncio.gather(execution.run(), asyncio.sleep(7))
+
+    run(main())
+    assert seen == [(PENDING, 0), (PENDING, 0), (ANSWERED, 1)]
+    assert ledger.ended - ledger.began == 6
+
+
+def test_a_slot_is_free_while_an_answer_is_written(no_threads):
+    """The next request does not wait for the disk."""
+    script = Script()
+    execute(plan_of(texts(3), kept_lanes([script], max_concurrency=1)), shelf=Shelf(delay=50.0))
+    assert times(script) == [0, 1, 2]
+
+
+@settings(max_examples=150)
+@given(
+    seed=st.integers(0, 2**32),
+    when=st.floats(0, 40),
+    code=st.integers(0, len(_NODES) - 1),
+    confidence=st.sampled_from([None, 0.5, 0.85]),
+    count=st.integers(1, 8),
+)
+def test_a_run_after_a_halt_asks_only_for_what_is_missing(seed, when, code, confidence, count):
+    """Whatever the route, and whenever it was stopped: no provider is asked again for what it answered."""
+    shelf, words = Shelf(delay=0.3), texts(count)
+    shaky = [Script(chaos(f"{seed} {which}")) for which in "ab"]
+    plan = plan_of(words, kept_lanes(shaky, max_retries=1), _NODES[code], confidence=confidence)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "in_thread", at_once)
+        execute(plan, shelf=shelf, at=[(when, lambda execution: execution.halt("interrupted", 1.0))])
+        answered = shelf.answers()
+        sound = [Script(), Script()]
+        again = plan_of(words, kept_lanes(sound), _NODES[code], confidence=confidence)
+        ledger = execute(again, shelf=shelf)
+        assert ledger.values == words
+        asked = [(name, row) for script, name in zip(sound, "ab", strict=True) for row in rows_of(script)]
+        assert not set(asked) & set(answered)
+        third = [Script(), Script()]
+        final = execute(plan_of(words, kept_lanes(third), _NODES[code], confidence=confidence), shelf=shelf)
+        assert final.values == words
+        assert [len(script.requests) for script in third] == [0, 0]
+        assert final.snapshot().reused == count
+
+
+def rows_of(script):
+    return [row for request in script.requests for row in request.rows]
+
+
+@settings(max_examples=50)
+@given(seed=st.integers(0, 2**32), count=st.integers(1, 12))
+def test_only_answers_are_kept(seed, count):
+    """Failures, refusals, cut replies and invalid answers are in no journal."""
+    shelf, words = Shelf(), texts(count)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "in_thread", at_once)
+        ledger = execute(plan_of(words, kept_lanes([Script(chaos(seed))], max_retries=1)), shelf=shelf)
+    answered = [word for unit, word in enumerate(words) if ledger.state[unit] == ANSWERED]
+    assert shelf.answers() == sorted(("a", word) for word in answered)
+
+
+def test_answers_that_may_not_be_kept_are_shown_at_once(no_threads):
+    """A provider whose answers are not journaled is neither looked up nor written down."""
+    shelf = Shelf(delay=9.0)
+    for _ in range(2):
+        ledger = execute(plan_of(texts(2), [lane(script := Script())]), shelf=shelf)
+        assert len(script.requests) == 2
+        assert ledger.ended - ledger.began == 1
+    assert shelf.entries == {}
+
+
+def test_refresh_asks_all_again_and_replaces(no_threads):
+    """Without recall everything is asked again, and the new answer stands in the old one's place."""
+    shelf = Shelf()
+    for said in ("old", "new"):
+        script = Script(always(completion(said)))
+        execute(plan_of(texts(2), kept_lanes([script])), shelf=shelf, recall=False)
+        assert len(script.requests) == 2
+        assert shelf.answers() == [("a", said)] * 2
+
+
+def test_what_arrives_within_the_grace_is_kept(no_threads):
+    """An answer that comes after the stop is written, and its row is answered."""
+    shelf, script = Shelf(delay=0.5), Script(always(completion("late"), seconds=3.0))
+    plan = plan_of(texts(2), kept_lanes([script], max_concurrency=1))
+    ledger = execute(plan, shelf=shelf, at=[(2.0, lambda execution: execution.halt("interrupted", 2.0))])
+    assert shelf.answers() == [("a", "late")]
+    assert list(ledger.state) == [ANSWERED, PENDING]
+    assert ledger.ended - ledger.began == 3.5
+
+
+def test_what_is_not_written_at_the_end_of_the_grace_is_written_then(no_threads):
+    """A slow disk does not lose what has arrived: the end of a run waits for it a little."""
+    shelf, script = Shelf(delay=60.0), Script()
+    ledger = execute(
+        plan_of(["t"], kept_lanes([script])),
+        shelf=shelf,
+        at=[(1.5, lambda execution: execution.halt("interrupted", 2.0))],
+    )
+    assert shelf.answers() == [("a", "t")]
+    assert (ledger.state[0], ledger.ended - ledger.began) == (ANSWERED, 3.5)
+
+
+def test_a_halt_does_not_wait_for_a_look_up(monkeypatch):
+    """A run that is stopped while the disk is searched ends at once."""
+
+    async def stuck(function, *args):
+        await asyncio.sleep(1_000)
+
+    monkeypatch.setattr(memory, "in_thread", stuck)
+    script = Script()
+    ledger = execute(
+        plan_of(texts(3), kept_lanes([script])),
+        shelf=Shelf(),
+        at=[(4.0, lambda execution: execution.halt("interrupted", 2.0))],
+    )
+    assert ledger.ended - ledger.began == 4
+    assert script.requests == []
+
+
+def test_many_answers_from_memory_leave_the_loop_to_others(no_threads):
+    """Thousands of remembered answers are taken up in turns, between which other work goes on."""
+    shelf, words = Shelf(), texts(5_000)
+    execute(plan_of(words, kept_lanes([Script()], max_concurrency=5_000)), shelf=shelf)
+    execution, ledger = start(plan_of(words, kept_lanes([Script()])), shelf=shelf)
+    seen = set()
+
+    async def watch():
+        while ledger.ended is None:
+            seen.add(ledger.snapshot().reused)
+            await asyncio.sleep(0)
+
+    async def main():
+        await asyncio.gather(execution.run(), watch())
+
+    run(main())
+    assert ledger.values == words
+    assert seen >= {0, 1_999, 3_999}
+
+
+def test_a_fault_behind_a_written_answer_ends_its_row_only(no_threads):
+    """Where an itinerary cannot go on from an answer, its row says so and the run goes on."""
+    plan = plan_of(texts(3), kept_lanes([Script(), Script()]), Cascade((A, B), (0.8,)), confidence="very sure")
+    ledger = execute(plan, shelf=Shelf())
+    assert ledger.snapshot().finished == "done"
+
+
+# ---- money and time ----------------------------------------------------------------------------
+
+PRICE = Price(2.0, 8.0)
+
+
+def billed(seed, system=150):
+    """Honest usage: a system text of so many tokens, at most a token for each byte of the rest, output within the cap.
+
+    Some requests fail, some replies are cut or invalid, all in ways that depend on the row and the attempt only.
+    """
+
+    def says(question, asked):
+        rng = Random(f"{seed} {question.row} {asked}")
+        own = len(question.row) + sum(len(turn.text) for turn in question.turns)
+        usage = Usage(system + rng.randint(0, own), rng.randint(1, 100 * question.room))
+        line = rng.choice([
+            completion(question.row)._replace(usage=usage), completion(question.row)._replace(usage=usage),
+            completion(BAD)._replace(usage=usage), completion("", finish=Finish.TRUNCATED)._replace(usage=usage),
+            completion("", finish=Finish.REFUSED)._replace(usage=usage), SERVER, LIMITED,
+        ])  # fmt: skip
+        return rng.choice([0.1, 1.0, 5.0]), line
+
+    return says
+
+
+@settings(max_examples=150)
+@given(
+    seed=st.integers(0, 2**32),
+    count=st.integers(1, 40),
+    slots=st.integers(1, 16),
+    max_cost=st.floats(1e-5, 0.05),
+    lanes=st.integers(1, 2),
+    system=st.integers(1, 400),
+)
+def test_max_cost_holds(seed, count, slots, max_cost, lanes, system):
+    """With honest usage no more is spent than allowed, whatever is in flight, is cut, asked again or fails."""
+    scripts = [Script(billed(f"{seed} {which}", system)) for which in range(lanes)]
+    specs = [lane(script, name=f"{which}", price=PRICE, max_concurrency=slots) for which, script in enumerate(scripts)]
+    budget = Budget(max_cost)
+    ledger = execute(plan_of(texts(count), specs), budget=budget)
+    spent = sum(ledger.attempts.cost)
+    assert spent <= max_cost * (1 + 1e-9)
+    assert abs(budget.spent - spent) < 1e-12
+    assert budget.reserved < 1e-12
+    snapshot = ledger.snapshot()
+    assert snapshot.done == count or snapshot.finished == "max_cost"
+
+
+def test_a_budget_that_suffices_is_not_felt():
+    """With money enough all slots are used and every row is answered."""
+    script = Script()
+    ledger = execute(plan_of(texts(20), [lane(script, price=PRICE, max_concurrency=7)]), budget=Budget(1.0))
+    assert (script.peak, ledger.snapshot().answered) == (7, 20)
+
+
+def test_slots_come_back_with_the_money():
+    """When requests turn out cheaper than was reserved for them, more are sent at once again."""
+    script = Script(lambda question, asked: (1.0, completion(question.row)._replace(usage=Usage(40, 1))))
+    # Two first requests fit, at 600 tokens and an answer of 100; later ones are known to be smaller.
+    budget = Budget((2 * 700 * 2.0 + 2 * 100 * 8.0) / 1e6)
+    ledger = execute(plan_of(texts(20), [lane(script, price=PRICE, max_concurrency=4)]), budget=budget)
+    at_once = [times(script).count(moment) for moment in sorted(set(times(script)))]
+    assert at_once[0] == 2
+    assert at_once[1] > 2
+    assert ledger.snapshot().answered > 10
+
+
+def test_a_lane_waits_for_anothers_money():
+    """Money that one provider gives back is spent at the other."""
+    slow = Script(lambda question, asked: (5.0, completion(question.row)._replace(usage=Usage(40, 1))))
+    fast = Script(lambda question, asked: (1.0, completion(question.row)._replace(usage=Usage(40, 1))))
+    lanes = [lane(slow, name="a", price=PRICE, max_concurrency=1), lane(fast, name="b", price=PRICE, max_concurrency=1)]
+    budget = Budget(700 * 2.0 / 1e6 + 100 * 8.0 / 1e6)
+    ledger = execute(plan_of(["x", "y"], lanes, A, B, codes=[0, 1]), budget=budget)
+    assert (times(slow), times(fast)) == ([0], [5])
+    assert ledger.snapshot().answered == 2
+
+
+def test_a_cost_that_nobody_knows_counts_as_reserved():
+    """A request that timed out may have cost all that was reserved for it."""
+    script = Script(always(completion("late"), seconds=90.0))
+    spec = lane(script, price=PRICE, max_concurrency=1, timeout=10.0, max_retries=9)
+    budget = Budget((2 * 700 * 2.0 + 2 * 100 * 8.0) / 1e6)
+    ledger = execute(plan_of(["t"], [spec]), budget=budget)
+    assert len(script.requests) == 2
+    assert ledger.snapshot().finished == "max_cost"
+    assert ledger.state[0] == PENDING
+
+
+def test_requests_in_flight_are_kept_when_the_money_is_spent(no_threads):
+    """What was sent before is answered and written down; the rest was not asked."""
+    script, shelf = Script(lambda question, asked: (float(question.row[1:]), completion(question.row))), Shelf(0.2)
+    spec = lane(script, price=PRICE, max_concurrency=3, fingerprint=b"f")
+    budget = Budget((3 * 700 * 2.0 + 3 * 100 * 8.0) / 1e6)
+    ledger = execute(plan_of(texts(9), [spec]), budget=budget, shelf=shelf)
+    assert rows_of(script) == ["t0", "t1", "t2"]
+    assert list(ledger.state) == [ANSWERED] * 3 + [PENDING] * 6
+    assert [value for _, value in shelf.answers()] == ["t0", "t1", "t2"]
+
+
+def test_max_seconds_stops_new_requests_and_keeps_what_is_done():
+    """After max_seconds nothing is sent, not even a repetition; what is in flight still arrives."""
+
+    def says(question, asked):
+        return (2.0, completion(question.row)) if question.row != "t2" else (2.0, SERVER)
+
+    script = Script(says)
+    ledger = execute(plan_of(texts(9), [lane(script, max_concurrency=3)]), max_seconds=3.0)
+    assert max(times(script)) <= 3.0
+    assert ledger.ended - ledger.began == 4
+    assert ledger.snapshot().finished == "max_seconds"
+    assert [ledger.state[unit] for unit in (0, 1, 2, 3, 4)] == [ANSWERED, ANSWERED, PENDING, ANSWERED, ANSWERED]
+    assert ledger.state.count(PENDING) == 9 - ledger.snapshot().answered
+
+
+def test_max_seconds_count_from_the_first_request_on(monkeypatch):
+    """Time spent searching the journal is not taken from the rows."""
+
+    async def slowly(function, *args):
+        await asyncio.sleep(10)
+        return function(*args)
+
+    monkeypatch.setattr(memory, "in_thread", slowly)
+    script = Script()
+    execute(plan_of(texts(9), kept_lanes([script], max_concurrency=1)), shelf=Shelf(), max_seconds=2.5)
+    assert times(script) == [10, 11, 12]

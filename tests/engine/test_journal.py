@@ -155,13 +155,15 @@ any_entry = st.builds(
 def test_what_is_put_is_found_to_the_last_bit(some):
     """Every field comes back as it was, the newest entry of a key stands, and other keys find nothing."""
     with tempfile.TemporaryDirectory() as folder:
-        journal = Journal.open(Path(folder) / "journal.sqlite")
+        journal = Journal.open(path := Path(folder) / "journal.sqlite")
         for one in some:
             journal.put(one, None, ignore)
         assert journal.flush(30)
         found = journal.look_up([*{one.key for one in some}, b"not a known key!"])
         journal.close()
-    assert found == {one.key: one for one in some}
+        assert {one.key: one for one in module.entries(path)} == {one.key: one for one in some}
+    kept = {one.key: (one.value, one.confidence, one.confidence_source, one.tokens_out, one.cap) for one in some}
+    assert found == kept
 
 
 def test_answers_outlive_the_journal_object(path, opened):
@@ -187,7 +189,7 @@ def test_an_answer_under_another_cap_is_found(path, opened):
     """The cap stands beside the answer and not in its key."""
     journal = opened(path)
     [key] = fill(journal, 1, cap=16)
-    assert journal.look_up([key])[key].cap == 16
+    assert journal.look_up([key])[key] == (b'"billing"', 0.9, "stated", 12, 16)
 
 
 def test_the_newest_answer_of_a_key_stands(path, opened):
@@ -197,7 +199,7 @@ def test_the_newest_answer_of_a_key_stands(path, opened):
     for value in (b'"delivery"', b'"defect"'):
         journal.put(entry(key, value=value), None, ignore)
     journal.flush(30)
-    assert journal.look_up([key])[key].value == b'"defect"'
+    assert journal.look_up([key])[key][0] == b'"defect"'
     assert len(module.entries(path)) == 1
 
 

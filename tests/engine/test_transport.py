@@ -14,6 +14,7 @@ import pytest
 
 from batchkit._engine import transport
 from batchkit._engine.transport import HttpAnswer, open_channel
+from batchkit.errors import ConfigError
 from batchkit.records import Scope
 
 ROOT = Path(__file__).parents[2]
@@ -143,6 +144,33 @@ def test_a_refused_connection_was_never_reached():
     failure = talk(conversation)
     assert (failure.kind, failure.scope, failure.unreached) == ("connection", Scope.TRANSIENT, True)
     assert "nobody answers at 127.0.0.1" in failure.message
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a full queue of connections refuses")
+def test_a_silent_address_was_never_reached(monkeypatch):
+    """Where nobody says a word, as behind a firewall, the connection is given up long before the request's own time."""
+    monkeypatch.setattr(transport, "_CONNECT", 0.1)
+
+    async def conversation(server, channel):
+        with socket.socket() as deaf, socket.socket() as first, socket.socket() as second:
+            deaf.bind(("127.0.0.1", 0))
+            deaf.listen(0)
+            for other in (first, second):  # they fill its queue
+                other.setblocking(False)
+                other.connect_ex(deaf.getsockname())
+            return await channel.post(f"http://127.0.0.1:{deaf.getsockname()[1]}/v1", b"{}", 60.0)
+
+    failure = talk(conversation)
+    assert (failure.kind, failure.scope, failure.unreached) == ("connection", Scope.TRANSIENT, True)
+    assert failure.message == "no connection within 0.1 s"
+
+
+def test_a_file_without_certificates_is_explained(tmp_path):
+    """A file that is no PEM is a ConfigError that says what to set."""
+    path = tmp_path / "empty.pem"
+    path.write_text("")
+    with pytest.raises(ConfigError, match="empty.pem' cannot be used.*SSL_CERT_FILE must name a PEM file"):
+        transport.trusting(str(path))
 
 
 def test_an_unknown_host_was_never_reached():

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from random import Random
 from typing import Any, TypeVar
 
+import orjson
+
 from batchkit._engine.execute import Execution
+from batchkit._engine.journal import Done, Entry, Kept
 from batchkit._engine.ledger import Ledger
 from batchkit._engine.limits import gate_of
+from batchkit._engine.memory import Memory
 from batchkit._engine.plan import LaneSpec, Plan
 from batchkit._logic.itinerary import Node, Seat, seated
+from batchkit._logic.pricing import Price
 from batchkit.records import (
     Answer,
     Brief,
@@ -37,6 +43,8 @@ __all__ = [
     "Jitter",
     "Request",
     "Script",
+    "Shelf",
+    "at_once",
     "completion",
     "execute",
     "lane",
@@ -129,6 +137,57 @@ class Echo:
             raise reply.value
         return Complaint(BAD) if reply.value == BAD else Answer(reply.value, self.confidence, "stated")
 
+    name = "echo"
+
+    def dump(self, value: Any) -> Any:
+        return value
+
+    def load(self, written: Any) -> Any:
+        return written
+
+
+class Shelf:
+    """A journal without a file: what is put is kept ``delay`` seconds later."""
+
+    def __init__(self, delay: float = 0.0) -> None:
+        self.delay = delay
+        self.entries: dict[bytes, Entry] = {}
+        self._pending: deque[tuple[Entry, Any, Done]] = deque()
+
+    def key_maker(self, first: bytes) -> Callable[[bytes, bytes], bytes]:
+        return lambda second, third: blake2b(repr((first, second, third)).encode(), digest_size=16).digest()
+
+    def look_up(self, keys: Sequence[bytes]) -> dict[bytes, Kept]:
+        found = {key: self.entries[key] for key in keys if key in self.entries}
+        return {
+            key: (entry.value, entry.confidence, entry.confidence_source, entry.tokens_out, entry.cap)
+            for key, entry in found.items()
+        }
+
+    def put(self, entry: Entry, token: Any, done: Done) -> None:
+        self._pending.append((entry, token, done))
+        asyncio.get_running_loop().call_later(self.delay, self._keep_next)
+
+    def flush(self, timeout: float) -> bool:
+        while self._pending:
+            self._keep_next()
+        return True
+
+    def answers(self) -> list[tuple[str, Any]]:
+        """Who gave which answer, as far as it is kept."""
+        return sorted((entry.provider, orjson.loads(entry.value)) for entry in self.entries.values())
+
+    def _keep_next(self) -> None:
+        if self._pending:
+            entry, token, done = self._pending.popleft()
+            self.entries[entry.key] = entry
+            done([token])
+
+
+async def at_once(function: Callable[..., Any], *args: Any) -> Any:
+    """Stands for a thread, for which virtual time would not wait."""
+    return function(*args)
+
 
 # ---- who says it -------------------------------------------------------------------------------
 
@@ -187,13 +246,24 @@ class Script:
             results.append(line)
         return results
 
+    def lower(self, cap: int) -> None:
+        self.reply_tokens = cap
+
     def close(self) -> None:
         self.state = "closed"
 
 
-def lane(script: Script, *, name: str = "p", budget: tuple[Any, ...] | None = None, **limits: Any) -> LaneSpec:
+def lane(
+    script: Script,
+    *,
+    name: str = "p",
+    budget: tuple[Any, ...] | None = None,
+    price: Price | None = None,
+    fingerprint: bytes | None = None,
+    **limits: Any,
+) -> LaneSpec:
     """A lane over a script, by default with a budget of its own."""
-    return LaneSpec(name, script, Echo().brief(), Limits(**limits), budget or (object(),))
+    return LaneSpec(name, script, Echo().brief(), Limits(**limits), budget or (object(),), fingerprint, price)
 
 
 def plan_of(
@@ -215,21 +285,23 @@ def plan_of(
     )
 
 
-def start(plan: Plan, *, jitter: float = 1.0, raise_on_error: bool = False) -> tuple[Execution, Ledger]:
+def start(
+    plan: Plan, *, jitter: float = 1.0, shelf: Shelf | None = None, recall: bool = True, **terms: Any
+) -> tuple[Execution, Ledger]:
     """An execution that has not begun, and its ledger."""
     ledger = Ledger(plan)
-    return Execution(plan, ledger, rng=Jitter(jitter), raise_on_error=raise_on_error), ledger
+    memory = None if shelf is None else Memory(shelf, plan, recall=recall)
+    return Execution(plan, ledger, rng=Jitter(jitter), memory=memory, **terms), ledger
 
 
 def execute(
     plan: Plan,
     *,
     at: Sequence[tuple[float, Callable[[Execution], object]]] = (),
-    jitter: float = 1.0,
-    raise_on_error: bool = False,
+    **settings: Any,
 ) -> Ledger:
     """Carry a plan out in virtual time; ``at`` says what is done to the execution when."""
-    execution, ledger = start(plan, jitter=jitter, raise_on_error=raise_on_error)
+    execution, ledger = start(plan, **settings)
 
     async def main() -> None:
         loop = asyncio.get_running_loop()

@@ -121,6 +121,13 @@ def test_a_pause_beyond_the_deadline_stops_the_provider(failure):
     assert (verdict.failure.kind, verdict.failure.scope) == ("rate_limited", Scope.PROVIDER)
 
 
+@pytest.mark.parametrize(("seconds", "said"), [(61, "61 s"), (900, "15 min"), (86400, "24 h")])
+def test_a_pause_beyond_the_deadline_is_told(seconds, said):
+    """How long the provider asks to wait is said in words, and what to do about it."""
+    verdict = verdict_on(replace(LIMITED, retry_after=float(seconds)), limits=Limits(deadline=60))
+    assert f"a wait of {said}, longer than deadline=60 s: run again later" in verdict.failure.message
+
+
 def test_a_hint_beyond_the_deadline_after_a_failure_ends_the_row():
     """A hint that came with a mere failure concerns the row alone."""
     failure = replace(SERVER, retry_after=601.0)

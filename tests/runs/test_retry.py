@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pandas as pd
 import pytest
 
@@ -98,7 +100,7 @@ def test_smaller_concurrency_and_a_larger_cap_over_http():
         before = len(play.only.requests)
         done = bk.last_run().retry(max_concurrency=1, max_output_tokens=2000, delay=0.0)
         later = sorted(play.only.requests[before:], key=lambda request: request.arrived)
-        assert all(a.answered <= b.arrived for a, b in zip(later, later[1:], strict=False))
+        assert all(a.answered <= b.arrived for a, b in itertools.pairwise(later))
     assert done["label"].tolist() == ["a"] * 6
 
 

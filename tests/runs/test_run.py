@@ -230,5 +230,23 @@ def test_summary_is_said_first_with_progress(capsys):
     dead = bk.OpenAI("m", base_url="http://127.0.0.1:9", api_key="sk-x", name="dead")
     df.llm.classify("text", ["a", "b"], route=dead, progress=True)
     said = capsys.readouterr().err
-    assert "dead was stopped (connection)" in said
-    assert "3/3" in said
+    assert "dead: stopped (connection)" in said
+    assert "0 of 3 rows answered, 3 failed" in said
+
+
+# ---- pictures -----------------------------------------------------------------------------------------
+
+
+def test_a_run_draws_itself():
+    """Each plot of a run is a figure with a picture of its own; ax= is drawn into and given back."""
+    from matplotlib.figure import Figure
+
+    classify(frame(5), bk.FunctionProvider(lambda _: "a", name="f"))
+    run = bk.last_run()
+    for draw in (run.plot, run.plot_timeline, run.plot_latency, run.plot_throughput):
+        assert draw()._repr_png_().startswith(b"\x89PNG")
+    ax = Figure().subplots()
+    assert run.plot_timeline(ax=ax) is ax
+    assert bk.compare(run, again=run)._repr_png_().startswith(b"\x89PNG")
+    with pytest.raises(bk.InputError, match="not a run"):
+        bk.compare(run, "another")

@@ -1,0 +1,153 @@
+"""The notebooks run from top to bottom, offline, and hold what they show; Binder can build them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+nbformat = pytest.importorskip("nbformat")
+nbclient = pytest.importorskip("nbclient")
+
+# Warnings of Jupyter's own are none of ours.
+pytestmark = [pytest.mark.notebook, pytest.mark.filterwarnings("default")]
+
+ROOT = Path(__file__).parent.parent
+BINDER = ROOT / "binder"
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+SECONDS = 180.0
+MOST_BYTES = 300_000
+FROM_OUTSIDE = dict(os.environ)
+"""With the proxies that an installation may need."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_way_out():
+    """Send whatever a notebook would say to other machines to a port where nobody listens."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
+            patch.setenv(name, "http://127.0.0.1:9")
+        for name in ("NO_PROXY", "no_proxy"):
+            patch.setenv(name, "127.0.0.1,localhost")
+        yield
+
+
+def read(path):
+    """The notebook in a file."""
+    return nbformat.read(path, as_version=4)
+
+
+def execute(notebook):
+    """The same notebook, executed in a fresh kernel in its own folder; a failing cell raises."""
+    resources = {"metadata": {"path": str(ROOT / "notebooks")}}
+    client = nbclient.NotebookClient(
+        notebook, timeout=120, kernel_name="python3", store_widget_state=False, resources=resources
+    )
+    return client.execute()
+
+
+def outputs(notebook, kind):
+    """All outputs that have a representation of a kind."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    return [output for cell in cells for output in cell.outputs if kind in output.get("data", {})]
+
+
+def pictures_and_tables(notebook):
+    """How many pictures and how many tables it shows."""
+    tables = [output for output in outputs(notebook, "text/html") if "<table" in output.data["text/html"]]
+    return len(outputs(notebook, "image/png")), len(tables)
+
+
+@pytest.fixture(scope="module")
+def fresh():
+    """Every notebook by its name, executed now, and the seconds they took together."""
+    before = time.perf_counter()
+    executed = {path.name: execute(read(path)) for path in NOTEBOOKS}
+    return executed, time.perf_counter() - before
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_and_shows_what_its_stored_outputs_show(path, fresh):
+    """From a fresh kernel without a network every cell works, and there are as many pictures and tables as stored."""
+    executed, _ = fresh
+    shown = pictures_and_tables(executed[path.name])
+    assert shown == pictures_and_tables(read(path))
+    assert min(shown) >= 1
+
+
+def test_all_notebooks_together_take_less_than_three_minutes(fresh):
+    """Who tries them need not wait."""
+    assert fresh[1] < SECONDS
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_stored_notebooks_are_clean(path):
+    """A stored notebook is valid, small, ran in order without an error, and names nothing of the machine it ran on."""
+    notebook, text = read(path), path.read_text("utf-8")
+    nbformat.validate(notebook)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert not [output for cell in cells for output in cell.outputs if output.output_type == "error"]
+    assert len(text.encode()) <= MOST_BYTES
+    assert str(Path.home()) not in text
+    assert str(ROOT) not in text
+    assert "widgets" not in notebook.metadata
+
+
+def test_a_picture_appears_exactly_once():
+    """A picture that ends a cell is one image, before and after pyplot was used, and none when it is given a name."""
+    requests = "pd.DataFrame({'row': [0], 'provider': ['a'], 'started': [0.0], 'ended': [1.0], 'error': [None]})"
+    cells = [
+        f"import pandas as pd\nfrom batchkit import plots\nrequests = {requests}\nplots.timeline(requests)",
+        "named = plots.dashboard(requests)",
+        "import matplotlib.pyplot as plt\nplt.figure();",
+        "plots.latency(requests)",
+        "plots.throughput(requests)",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    executed = execute(notebook)
+    images = [sum("image/png" in output.get("data", {}) for output in cell.outputs) for cell in executed.cells]
+    assert [images[0], images[1], images[3], images[4]] == [1, 0, 1, 1]
+
+
+# ---- Binder -----------------------------------------------------------------------------------------
+
+
+def test_binder_pins_a_python_and_installs_this_checkout():
+    """Binder's Python is pinned, and `postBuild` installs the checkout with the model that needs no network."""
+    assert (BINDER / "runtime.txt").read_text("utf-8").strip() == "python-3.13"
+    build = BINDER / "postBuild"
+    assert os.access(build, os.X_OK)
+    assert '".[embedded]"' in build.read_text("utf-8")
+    subprocess.run(["bash", "-n", str(build)], check=True)
+
+
+def test_binder_plans_an_image():
+    """repo2docker finds the pinned Python, the requirements and `postBuild`, without Docker."""
+    pytest.importorskip("repo2docker")
+    command = [sys.executable, "-m", "repo2docker", "--no-build", "--debug", str(ROOT)]
+    planned = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = planned.stdout + planned.stderr
+    assert planned.returncode == 0, said
+    assert "python=3.13" in said
+    assert "binder/requirements.txt" in said
+    assert "./binder/postBuild" in said
+
+
+def test_binder_runs_the_first_notebook(tmp_path):
+    """What Binder installs, and nothing else, runs the first notebook."""
+    place = tmp_path / "binder"
+    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
+    clean = {name: value for name, value in FROM_OUTSIDE.items() if name not in ("PYTHONPATH", "JUPYTER_PATH")}
+    inside = clean | {"PATH": f"{place / 'bin'}{os.pathsep}{clean['PATH']}", "VIRTUAL_ENV": str(place)}
+    install = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "-r", str(BINDER / "requirements.txt")]
+    first = ROOT / "notebooks" / "01_first_labels.ipynb"
+    run_it = [str(place / "bin" / "jupyter"), "execute", "--output", str(tmp_path / "executed"), str(first)]
+    for command in (install, [str(BINDER / "postBuild")], run_it):
+        done = subprocess.run(command, cwd=ROOT, env=inside, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert pictures_and_tables(read(tmp_path / "executed.ipynb")) == pictures_and_tables(read(first))
