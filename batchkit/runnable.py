@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import difflib
+import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
@@ -252,7 +254,7 @@ class RunnableBatch(_Runnable):
                     return _Raised(error)
                 finally:
                     if isinstance(submit, _SubmitAll):
-                        submit.expected -= 1
+                        submit.ended()
 
         return _unpacked(
             await asyncio.gather(*[one(item, own) for item, own in zip(inputs, configs, strict=True)]),
@@ -376,6 +378,15 @@ def _refuse(method: str, config: Any, kwargs: Mapping[str, Any]) -> None:
     for key in config:
         if key not in _CONFIG_KEYS:
             raise UnknownKeyword.at(f"RunnableBatch.{method}: config", str(key), _CONFIG_KEYS)
+    # Bindings and chains of LangChain put keys they do not know among the configurable ones, and go on.
+    for key in config.get("configurable") or ():
+        if _is_mistyped(str(key)):
+            raise UnknownKeyword.at(f"RunnableBatch.{method}: config", str(key), _CONFIG_KEYS)
+
+
+@functools.lru_cache(maxsize=256)
+def _is_mistyped(key: str) -> bool:
+    return key not in _CONFIG_KEYS and bool(difflib.get_close_matches(key, _CONFIG_KEYS, n=1, cutoff=0.9))
 
 
 def _configs(method: str, config: Any, count: int) -> list[_Config]:
@@ -423,8 +434,13 @@ class _SubmitAll:
         finally:
             self._waiting -= 1
 
+    def ended(self) -> None:
+        """Note that an item is done with: perhaps the others wait for nobody else now."""
+        self.expected -= 1
+        asyncio.get_running_loop().call_soon(self._look)
+
     def _look(self) -> None:
-        if self._waiting == self.expected:
+        if 0 < self._waiting == self.expected:
             self._collector.flush()
 
 

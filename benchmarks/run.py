@@ -1,6 +1,6 @@
 """Run the benchmarks, each in a process of its own, and print Markdown tables.
 
-``python benchmarks/run.py [--only seeds|cpu|journal|import]``
+``python benchmarks/run.py [--only seeds|cpu|journal|collector|import]``
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 HERE = Path(__file__).parent
-FILES = {"seeds": "seeds.py", "cpu": "cpu.py", "journal": "journal.py", "import": "imports.py"}
+FILES = {"seeds": "seeds.py", "cpu": "cpu.py", "journal": "journal.py", "collector": "collector.py", "import": "imports.py"}
 
 
 def main() -> int:

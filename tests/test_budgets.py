@@ -92,8 +92,6 @@ def test_a_mixture_is_partial(play):
 def test_a_vendors_price_holds_at_its_own_address_only(monkeypatch):
     """The listed price of a model is nobody else's, whatever the model is called."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-" + "a" * 48)
-    task = bk.verbs.classify  # the verb's own door: nothing is asked
-    assert callable(task)
     assert bk.OpenAI("gpt-5")._price().input > 0
     assert bk.OpenAI("gpt-5", base_url="http://localhost:8000/v1")._price() is None
     assert bk.OpenAI("a-model-that-nobody-knows")._price() is None
@@ -205,11 +203,11 @@ def test_a_budget_goes_on_where_it_ended(play, tmp_path):
     df, journal, answered = frame(120), tmp_path / "journal.sqlite", [0]
     provider = play.one.provider(price=(3.0, 15.0), max_concurrency=4)
     while answered[-1] < 120:
-        out = classify(df, provider, max_cost=0.03, journal=journal)
+        out = classify(df, provider, max_cost=0.01, journal=journal)
         answered.append(int(out["label"].notna().sum()))
         assert answered[-1] > answered[-2]
-        assert bk.last_run().cost.usd <= 0.03
-    assert len(answered) > 3
+        assert bk.last_run().cost.usd <= 0.01
+    assert len(answered) > 4
     assert len(play.one.requests) == 120
 
 

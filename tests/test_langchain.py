@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 
 import pandas as pd
@@ -181,11 +182,9 @@ def test_callbacks_hear_of_every_item(method):
         heard = Heard()
         call = getattr(runnable, method)
         given = [item] if method.endswith("batch") else item
-        result = call(given, {"callbacks": [heard]})
-        try:
-            result = asyncio.run(result) if method.startswith("a") else result
-        except Boom:
-            pass
+        config = {"callbacks": [heard]}
+        with contextlib.suppress(Boom):
+            asyncio.run(call(given, config)) if method.startswith("a") else call(given, config)
         assert heard.started == [item]
         assert (len(heard.ended), len(heard.failed)) == ((1, 0) if item == "good" else (0, 1))
 

@@ -98,7 +98,7 @@ CASES = [
     [pytest.param(*case, id=f"{case[0]} {'+'.join(case[2])} {''.join(case[3])}") for case in CASES],
 )
 def test_what_a_model_refuses_is_learned(speaker, model, refuses, settings, says, steps):
-    """All rows are answered without repetitions, few requests are wasted, what changed is said, and the next run knows."""
+    """All rows are answered, few requests are wasted, what changed is said, and the next run knows it."""
     with serve(speaker, refuses=refuses) as play:
         settings = {"max_concurrency": SLOTS, "max_retries": 0, **settings}
         run = label(play.server.provider(model, **settings))
@@ -124,20 +124,20 @@ def test_what_a_model_refuses_is_learned(speaker, model, refuses, settings, says
 )
 def test_what_the_user_wrote_into_the_body_is_not_taken_out(settings, refuses, advice):
     """A field of extra_body that is refused stops the provider and is named: the user's own body is not changed."""
-    with serve("openai", refuses=refuses) as play, pytest.warns(bk.BatchkitWarning, match=advice):
-        run = label(play.server.provider("gpt-9", max_concurrency=SLOTS, **settings))
-        assert set(run.frame["label_error"]) == {"config"}
+    with serve("openai", refuses=refuses) as play:
+        provider = play.server.provider("gpt-9", max_concurrency=SLOTS, **settings)
+        with pytest.warns(bk.BatchkitWarning, match=advice):
+            run = label(provider)
         assert play.server.counts["refused"] == max(3, SLOTS)
+    assert set(run.frame["label_error"]) == {"config"}
     assert run.summary["adapted"].isna().all()
 
 
 def test_a_schema_that_is_always_too_complex_is_no_loop():
     """A complaint that nothing helps against ends at the bottom of the ladder, after a few requests."""
-    with (
-        serve("anthropic", script=lambda text, nth: "schema_too_complex") as play,
-        pytest.warns(bk.BatchkitWarning, match="too complex"),
-    ):
-        run = label(play.server.provider(max_concurrency=SLOTS))
+    with serve("anthropic", script=lambda text, nth: "schema_too_complex") as play:
+        with pytest.warns(bk.BatchkitWarning, match="too complex"):
+            run = label(play.server.provider(max_concurrency=SLOTS))
         assert set(run.frame["label_error"]) == {"config"}
         assert play.server.counts["schema_too_complex"] <= 3 * max(3, SLOTS)
 

@@ -16,11 +16,13 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import blockbuster
 import pandas as pd
 import pytest
 
 import batchkit as bk
 from batchkit._engine import journal as store
+from batchkit._engine import memory
 
 ROOT = Path(__file__).parent.parent
 LABELS = ["billing", "delivery", "defect"]
@@ -584,6 +586,45 @@ def test_an_interrupt_says_what_is_true_where_nothing_was_kept(place, alarm, pat
 
 
 # ---- what a journal costs and holds --------------------------------------------------------------
+
+
+def test_the_loop_never_waits_for_the_disk(place):
+    """Looking up, writing and reusing answers block the engine's loop nowhere."""
+    with bk.playground(answer=by_length, one={}) as play, blockbuster.blockbuster_ctx(["batchkit._engine"]):
+        for reused in (0, 300):
+            out = classify(frame(300), play.one.provider(max_concurrency=16))
+            assert out["label"].tolist() == right(out)
+            assert bk.last_run().snapshot.reused == reused
+
+
+def test_a_loop_that_waited_for_the_disk_would_be_noticed(place, monkeypatch):
+    """The check above fails as soon as the journal is read on the loop."""
+
+    async def on_the_loop(function, *args):
+        return function(*args)
+
+    monkeypatch.setattr(memory, "in_thread", on_the_loop)
+    with (
+        bk.playground(answer=by_length, one={}) as play,
+        blockbuster.blockbuster_ctx(["batchkit._engine"]),
+        pytest.raises(blockbuster.BlockingError, match="sqlite3"),
+    ):
+        classify(frame(3), play.one.provider())
+
+
+@pytest.mark.parametrize("labels", [["a\ud800", "b"], {"a": "like \udfff", "b": None}])
+def test_text_that_no_json_can_hold_is_kept_as_well(place, labels):
+    """A lone surrogate in a label, a description or the instructions costs nobody the journal."""
+    seen = []
+
+    def first(prompt):
+        seen.append(str(prompt))
+        return prompt.labels[0]
+
+    for _ in range(2):
+        out = classify(frame(2), bk.FunctionProvider(first, version="1"), labels, instructions="\ud801")
+        assert out["label"].tolist() == [next(iter(labels))] * 2
+    assert len(seen) == 2
 
 
 def test_the_journal_holds_no_prompt_and_no_key(place):

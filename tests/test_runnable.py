@@ -10,9 +10,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.engine import virtual
 
 import batchkit as bk
+from tests.engine import virtual
 
 ROOT = Path(__file__).parent.parent
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import pickle
 import traceback
+import warnings
 
 import pandas as pd
 import pytest
@@ -61,7 +62,8 @@ def make(server, **settings):
 def everything_seen(provider, place):
     """Run it in every way that shows something, and return all of that as one text."""
     settings = {"route": provider, "progress": False, "journal": place}
-    with pytest.warns(bk.BatchkitWarning) as caught:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         out = FRAME.llm.classify("text", ["yes", "no"], details="full", **settings)
         run = bk.last_run()
         with pytest.raises(bk.RowFailed) as raised:
@@ -75,7 +77,7 @@ def everything_seen(provider, place):
 
 @pytest.mark.parametrize("speaker", SPEAKERS)
 def test_a_key_that_the_vendor_repeats_is_shown_nowhere(quoting, speaker, tmp_path, caplog, capfd):
-    """Messages, frames, reprs, tracebacks, pickles, logs and the journal hold no key, though the vendor wrote it down."""
+    """Messages, frames, reprs, tracebacks, pickles, logs and the journal hold no key, though the vendor wrote it."""
     with caplog.at_level(logging.DEBUG):
         text = everything_seen(make(quoting[speaker], api_key=SECRET), tmp_path / "journal")
     text += caplog.text + "".join(capfd.readouterr())
@@ -86,7 +88,7 @@ def test_a_key_that_the_vendor_repeats_is_shown_nowhere(quoting, speaker, tmp_pa
 @pytest.mark.parametrize("speaker", HEADERS)
 def test_a_key_in_a_header_is_a_key(quoting, keyed, speaker, tmp_path):
     """A user's own header for the key stands instead of ours, arrives as it is, and is shown nowhere either."""
-    settings = {"headers": HEADERS[speaker], "api_key": "ours"} if speaker != "ollama" else {"headers": HEADERS[speaker]}
+    settings = {"headers": HEADERS[speaker], "api_key": "ours"}
     out = FRAME.llm.classify("text", ["yes", "no"], route=make(keyed[speaker], **settings), progress=False)
     assert out["label"].tolist() == ["yes"] * len(FRAME)
     assert keyed[speaker].violations == []

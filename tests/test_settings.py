@@ -316,7 +316,7 @@ def plain(monkeypatch):
     ],
 )
 def test_proxies_are_those_of_the_environment(plain, variables, url, proxy):
-    """The usual variables name the proxy, with or without its scheme, and no server of this machine is asked through it."""
+    """The usual variables name the proxy, with or without its scheme, and this machine is not asked through it."""
     for name, value in variables.items():
         plain.setenv(name, value)
     assert settings.find_proxy(url) == proxy
@@ -325,7 +325,7 @@ def test_proxies_are_those_of_the_environment(plain, variables, url, proxy):
 @pytest.mark.parametrize(
     ("variable", "value", "says"),
     [
-        ("HTTPS_PROXY", "socks5://me:secret@127.0.0.1:7890", "names a socks5:// proxy.*put api.openai.com into NO_PROXY"),
+        ("HTTPS_PROXY", "socks5://me:secret@127.0.0.1:7890", r"names a socks5:// proxy.*into NO_PROXY"),
         ("ALL_PROXY", "socks5h://127.0.0.1:7890", "ALL_PROXY names a socks5h:// proxy"),
         ("HTTPS_PROXY", "http://host:port", "HTTPS_PROXY is no address"),
         ("HTTPS_PROXY", "http://", "HTTPS_PROXY is no address"),

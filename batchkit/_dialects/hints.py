@@ -182,7 +182,7 @@ def _about_auth(failure: Failure, endpoint: Endpoint, url: str) -> str:
     variables = " or ".join(PROFILES[endpoint.vendor].key_env)
     desk = _DESKS.get(endpoint.vendor)
     if not endpoint.key:
-        return f"This server wants a key: set {variables}, or pass api_key=." if variables else "Pass api_key=."
+        return f"This server wants a key: {f'set {variables}, or ' if variables else ''}pass api_key=."
     if desk is None or not is_own(endpoint) or is_local(endpoint.base_url):
         return f"The server at {_host(endpoint)} does not take this key: is it the one for this address?"
     if endpoint.vendor == "azure":

@@ -303,7 +303,7 @@ class Execution:
             if self._budget is not None and not self._budget.may_send(price):
                 if self._lower_cap(lane, line, self._budget):
                     continue
-                if not self._budget.reserved:
+                if not self._is_waiting():  # else money may come back
                     self.halt("max_cost")
                 return None
             wait = lane.gate.enter(now, reserve, lane.wake)
@@ -373,7 +373,7 @@ class Execution:
         They get what the task needs, and several times what the longest so far had; the first, all there is money for.
         """
         price, before = lane.spec.price, lane.caller.reply_tokens
-        if price is None or (not lane.most_out and budget.reserved):
+        if price is None or (not lane.most_out and self._is_waiting()):
             return False
         needed = lane.spec.brief.max_output_tokens
         cap = max(needed, _MARGIN * lane.most_out)
@@ -387,9 +387,13 @@ class Execution:
             lane.caller.lower(cap)
         return lane.caller.reply_tokens < before
 
+    def _is_waiting(self) -> bool:
+        """Whether any request is in flight."""
+        return any(lane.in_flight for lane in self._lanes)
+
     async def _work(self, lane: Lane) -> None:
         """Carry one load after the other for as long as the lane has any."""
-        if self._halted not in (None, "max_cost"):  # what the money was reserved for may go
+        if self._halted is not None:
             return
         load: _Load | None = lane.admitted.popleft()
         try:

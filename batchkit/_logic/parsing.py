@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Any
+from typing import Any, NoReturn
 
 import orjson
 
@@ -11,6 +12,7 @@ __all__ = ["value_of"]
 
 # Some servers leave the opening tag out: it belongs to the prompt they wrote.
 _THINKING = re.compile(r"^.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_HUGE = re.compile(r"\d[eE]\+?\d{3}")
 _FENCE = re.compile(r"```[\w-]*\s*\n?(.*?)```", re.DOTALL)
 
 
@@ -28,22 +30,39 @@ def value_of(text: str) -> Any:
     'defect'
     """
     try:
-        return orjson.loads(text)
+        return _load(text)
     except ValueError:
         pass
     text = _THINKING.sub("", text).strip()
     fence = _FENCE.search(text)
     for candidate in (text, fence.group(1) if fence else ""):
         try:
-            return orjson.loads(candidate)
+            return _load(candidate)
         except ValueError:
             continue
     for candidate in _objects(text):
         try:
-            return orjson.loads(candidate)
+            return _load(candidate)
         except ValueError:
             continue
     return text
+
+
+def _load(text: str) -> Any:
+    """Read JSON. A number that no float can hold, as small models ramble into, does not spoil what stands beside it."""
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        if _HUGE.search(text) is None:
+            raise
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _objects(text: str) -> list[str]:

@@ -248,11 +248,8 @@ class Budget:
 
     def may_send(self, amount: float) -> bool:
         """Say whether a request that may cost ``amount`` can go now."""
-        return self._covers(self.spent + self.reserved + amount)
-
-    def may_wait(self, amount: float) -> bool:
-        """Say whether it could still go once those in flight turn out cheaper; if not, it never can."""
-        return self._covers(self.spent + amount)
+        # A sum of floats may miss the amount it should hit by a hair.
+        return self.spent + self.reserved + amount <= self.max_cost * (1 + 1e-9)
 
     def take(self, amount: float) -> None:
         """Reserve ``amount`` for a request that goes."""
@@ -262,7 +259,3 @@ class Budget:
         """Replace the reserve by what the request cost; where that is unknown (None), the reserve counts as spent."""
         self.reserved = max(0.0, self.reserved - amount)
         self.spent += amount if actual is None else actual
-
-    def _covers(self, amount: float) -> bool:
-        # A sum of floats may miss the amount it should hit by a hair.
-        return amount <= self.max_cost * (1 + 1e-9)

@@ -60,7 +60,7 @@ _FILES = ("cjk", "sourcehan", "wqy", "pingfang", "hiragino", "msyh", "simhei", "
 _LATIN = "DejaVu Sans"
 """Comes with matplotlib."""
 _BOX = "□"
-_LONGEST = 40
+_LONGEST = 30
 
 
 class Picture(Figure):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["dashboard", "outcomes"]
 
 _WIDTH, _HEIGHT = 12.0, 8.6
-_NAMED = 5
+_LETTERS = 78
 _WORDS = {"reply": "replied"}
 _NO_LIMITS: Mapping[str, Limits] = {}
 
@@ -99,10 +99,16 @@ def outcomes(requests: pd.DataFrame, ax: Axes) -> None:
             colour = COLOURS.get(str(kind), COLOURS["failed"])
             ax.barh(place + 0.3, share, 0.42, left, color=colour, edgecolor="white", linewidth=0.8)
             left += share
-        caption(ax, place + 0.53, f"{drawable(name)}   {_in_words(line[line > 0])}")
+        said = drawable(name)
+        caption(ax, place + 0.53, f"{said}   {_in_words(line[line > 0], _LETTERS - len(said))}")
 
 
-def _in_words(counts: pd.Series[int]) -> str:
-    shown = [f"{count:,} {_WORDS.get(str(kind), str(kind))}" for kind, count in counts.iloc[:_NAMED].items()]
-    rest = int(counts.iloc[_NAMED:].sum())
-    return ", ".join([*shown, *([f"{rest:,} other"] if rest else [])]).replace("_", " ")
+def _in_words(counts: pd.Series[int], room: int) -> str:
+    """The counts in so many letters, the last of them put together if they do not fit."""
+    words = [f"{count:,} {_WORDS.get(str(kind), str(kind))}".replace("_", " ") for kind, count in counts.items()]
+    for named in range(len(words), 0, -1):
+        rest = int(counts.iloc[named:].sum())
+        text = ", ".join([*words[:named], *([f"{rest:,} other"] if rest else [])])
+        if len(text) <= room:
+            break
+    return text

@@ -36,8 +36,8 @@ _WIDTH, _BAND = 9.0, 0.95
 _QUANTILES: dict[str, Any] = {"p50": "solid", "p90": "dashed", "p99": "dotted"}
 _SINGLE = 200
 """Up to so many replies each is also a tick of its own: a shape made of few is no distribution."""
-_WIDE = 30.0
-"""From this ratio of the longest to the shortest reply on, the scale is logarithmic."""
+_WIDE = 20.0
+"""If the longest reply took so many times as long as half of the quickest provider's, the scale is logarithmic."""
 _BODY, _TICKS = 0.58, 0.1
 """Of a band's height of 1: the histogram, and the ticks below it. The rest is its title."""
 
@@ -63,7 +63,7 @@ def latency(requests: pd.DataFrame, *, title: str | None = None, ax: Axes | None
     Picture or Axes
         A histogram per provider, each as high as its fullest bin, with lines at the quantiles
         0.50, 0.90 and 0.99. Up to 200 replies are also shown one by one, as ticks below. The time
-        axis is logarithmic, and says so, if the longest reply took 30 times as long as the shortest.
+        axis is logarithmic, and says so, if the longest reply took over 20 times the least p50.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def _draw(ax: Axes, requests: pd.DataFrame, table: pd.DataFrame) -> None:
     style(ax)
     replied = requests[requests["error"].isna()]
     seconds = (replied["ended"] - replied["started"]).to_numpy(float)
-    is_log = bool(len(seconds) > 1 and seconds.max() > _WIDE * max(seconds.min(), 1e-6))
+    is_log = bool(len(seconds) and seconds.max() > _WIDE * max(float(table["p50"].min()), 1e-6))
     ax.set_ylim(0, max(len(table), 1))
     ax.set_yticks([])
     remarks = ", logarithmic" * is_log + ", failed attempts are not drawn" * bool(table["failures"].any())

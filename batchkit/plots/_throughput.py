@@ -166,7 +166,7 @@ def _draw_lines(ax: Axes, data: pd.DataFrame, column: str, ceilings: Mapping[str
         if name in ceilings:
             ceiling, why = ceilings[name]
             is_near = ceiling <= _NEAR * highest
-            said += f" ({why}{'' if is_near else f': {number(ceiling)}, above'})"
+            said += f" ({why}{'' if is_near else ', far above'})"
             if is_near:
                 top = max(top, ceiling)
                 ax.axhline(ceiling, color=colour, linewidth=1.0, linestyle="dashed")

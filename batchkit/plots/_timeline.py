@@ -177,7 +177,7 @@ def _draw(ax: Axes, bands: Sequence[_Band], binned: pd.DataFrame | None, top: fl
         caption(ax, band.base + band.body, _caption(band))
         ticks += [(band.base, 0), (band.base + band.slots * unit, band.slots)]
     ax.set_yticks([at for at, _ in ticks], [f"{count}" for _, count in ticks])
-    ax.set_ylabel("requests in flight", fontsize=8, color=QUIET)
+    ax.set_ylabel("in flight", fontsize=8, color=QUIET)
     seen = {outcome for band in bands for outcome in band.own["outcome"].unique()}
     handles: list[Any] = [Patch(color=COLOURS[name], label=_WORDS[name]) for name in _WORDS if name in seen]
     legend(ax, handles)

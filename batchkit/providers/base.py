@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -205,4 +206,6 @@ def fingerprint(task: Task, brief: Brief, **asked: Any) -> bytes:
     labels = [(type(label).__qualname__, repr(label)) for label in brief.labels or ()]
     question = {"task": task.name, "system": brief.system, "schema": brief.schema, "labels": labels}
     whole = {"prompts": PROMPT_VERSION, **question, **asked}
-    return blake2b(orjson.dumps(whole, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()
+    # Not orjson: it takes no lone surrogates, which labels and instructions may hold. It knows more types, though.
+    written = json.dumps(whole, sort_keys=True, default=lambda value: orjson.dumps(value).decode())
+    return blake2b(written.encode(), digest_size=16).digest()

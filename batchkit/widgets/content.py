@@ -168,9 +168,10 @@ def _facts_of_all(now: Snapshot, rate: float | None) -> Iterator[str]:
 
 def _bar(lane: LaneSnapshot, now: Snapshot, rate: float | None) -> Bar:
     done = lane.answered + lane.failed
-    total = done + lane.expected if now.finished is None else done
+    total = done + lane.expected
     about = "about " if lane.expected != lane.open_rows else ""
-    rows = f"{done:,} of {about}{round(total):,} rows" if now.finished is None else f"{done:,} rows"
+    is_over = now.finished is not None and not lane.open_rows
+    rows = f"{done:,} rows" if is_over else f"{done:,} of {about}{round(total):,} rows"
     return Bar(
         _one_line(lane.name),
         rows,

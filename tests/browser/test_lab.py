@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 
@@ -95,11 +96,9 @@ def lab(folder):
     log = (folder / "lab.log").open("w")
     server = subprocess.Popen(command, env=env, stdout=log, stderr=log)
     try:
-        pause = subprocess.Popen
-        for _ in range(300):
-            if is_up(url):
-                break
-            pause([sys.executable, "-c", "import time; time.sleep(0.1)"]).wait()
+        until = time.monotonic() + 60
+        while not is_up(url) and time.monotonic() < until:
+            server.poll()
         yield url
     finally:
         server.terminate()
@@ -281,9 +280,8 @@ def answer(prompt):
     import time
     time.sleep(0.05)
     raise ValueError(evil)
-out = df.llm.classify(
-    "text", ["a", "b"], route=bk.FunctionProvider(answer, name=evil, max_concurrency=1), output_column=evil, journal=False
-)"""
+route = bk.FunctionProvider(answer, name=evil, max_concurrency=1)
+out = df.llm.classify("text", ["a", "b"], route=route, output_column=evil, journal=False)"""
     notebook.open("newest", [SETUP.format(rows=30, url=play.slow.base_url), code])
     notebook.run(1)
     expect(notebook.output(1)).to_contain_text("30 failed", timeout=30_000)

@@ -32,6 +32,7 @@ def unreached(message, at, **fields):
 
 OLLAMA = endpoint("ollama", "qwen3", key=None)
 
+
 @pytest.mark.parametrize(
     ("message", "hint"),
     [
@@ -44,7 +45,7 @@ OLLAMA = endpoint("ollama", "qwen3", key=None)
         ),
         (said(401, "no", endpoint("vllm", "m")), "The server at localhost:8000 does not take this key"),
         (said(401, "no", endpoint("vllm", "m", key=None)), "wants a key: set VLLM_API_KEY, or pass api_key="),
-        (said(401, "no", endpoint("llama.cpp", "m", key=None)), "Pass api_key="),
+        (said(401, "no", endpoint("llama.cpp", "m", key=None)), "This server wants a key: pass api_key="),
         (said(401, "wrong API endpoint", endpoint("azure", "d")), "of one Azure resource"),
         (said(429, "limit: 0", endpoint("gemini")), "raise the limit at https://aistudio.google.com"),
         (said(402, "no", endpoint("openai-compatible", "m")), "the account there needs credit"),

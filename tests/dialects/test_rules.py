@@ -38,7 +38,8 @@ RICH = {
 }
 MODELS = {
     "openai": [
-        "gpt-3.5-turbo", "gpt-4", "gpt-4o", "gpt-4.1-mini", "gpt-5", "gpt-5.2-pro", "gpt-5-pro", "gpt-5.1", "gpt-5.2-chat-latest", "gpt-5.4-mini",
+        "gpt-3.5-turbo", "gpt-4", "gpt-4o", "gpt-4.1-mini", "gpt-5", "gpt-5.2-pro",
+        "gpt-5-pro", "gpt-5.1", "gpt-5.2-chat-latest", "gpt-5.4-mini",
         "gpt-5.4-pro", "gpt-5.5", "gpt-5.6-x", "gpt-6-luna", "gpt-6-astra", "gpt-6.1-terra", "gpt-6.1-sol",
         "o3-mini", "o4-mini", "gpt-9",
     ],

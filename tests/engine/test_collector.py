@@ -14,11 +14,11 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.engine import virtual
 
 from batchkit._engine import bridge
 from batchkit._engine.collector import Collector
 from batchkit.errors import BatchkitError
+from tests.engine import virtual
 
 PATIENCE = 30
 

@@ -915,7 +915,7 @@ def billed(seed, system=150):
     def says(question, asked):
         rng = Random(f"{seed} {question.row} {asked}")
         own = len(question.row) + sum(len(turn.text) for turn in question.turns)
-        usage = Usage(system + rng.randint(0, own), rng.randint(1, 100 * question.room))
+        usage = Usage(system + rng.choice([0, own // 4, own]), rng.randint(1, 100 * question.room))
         line = rng.choice([
             completion(question.row)._replace(usage=usage), completion(question.row)._replace(usage=usage),
             completion(BAD)._replace(usage=usage), completion("", finish=Finish.TRUNCATED)._replace(usage=usage),
@@ -956,6 +956,47 @@ def test_a_budget_that_suffices_is_not_felt():
     assert (script.peak, ledger.snapshot().answered) == (7, 20)
 
 
+def test_what_a_provider_adds_is_learned_from_its_first_reply():
+    """A request that has more tokens than could be foreseen raises what is reserved for the next."""
+    script = Script(lambda question, asked: (1.0, completion(question.row)._replace(usage=Usage(5_000, 1))))
+    budget = Budget(0.0125)
+    execute(plan_of(texts(9), [lane(script, price=PRICE, max_concurrency=1)]), budget=budget)
+    assert len(script.requests) == 1
+    assert budget.spent <= budget.max_cost
+
+
+def test_a_complaint_costs_its_tokens():
+    """A row that is asked again with a complaint is reserved for at its new length."""
+
+    def says(question, asked):
+        own = len(question.row) + sum(len(turn.text) for turn in question.turns)
+        return 1.0, completion(BAD if not asked else "t")._replace(usage=Usage(400 + own, 100 if asked else 1))
+
+    budget = Budget((402 * 2 + 8 + 404 * 2 + 800 + 12) / 1e6)
+    execute(plan_of(["t0"], [lane(script := Script(says), price=PRICE)]), budget=Budget(1.0))
+    assert len(script.requests) == 2
+    execute(plan_of(["t0"], [lane(script := Script(says), price=PRICE)]), budget=budget)
+    assert budget.spent <= budget.max_cost
+    assert len(script.requests) == 1
+
+
+def test_what_was_learned_of_requests_is_forgotten_when_they_change():
+    """A model that is asked in another manner may count other tokens for it."""
+    adapted = Failure("config", "no", Scope.ROW, 400, adapted="asked otherwise")
+    lines = [
+        completion("t0")._replace(usage=Usage(400, 1)), adapted, completion("t1")._replace(usage=Usage(900, 1)),
+    ]  # fmt: skip
+    script = Script(lambda question, asked: (1.0, lines[len(script.requests) - 1]))
+    budget = Budget((400 * 2 + 8 + 402 * 2 + 800 + 10) / 1e6)
+    execute(plan_of(texts(2), [lane(script, price=PRICE, max_concurrency=1)]), budget=Budget(1.0))
+    assert len(script.requests) == 3
+    script.requests.clear()
+    script.state = "new"
+    execute(plan_of(texts(2), [lane(script, price=PRICE, max_concurrency=1)]), budget=budget)
+    assert budget.spent <= budget.max_cost
+    assert len(script.requests) == 2
+
+
 def test_slots_come_back_with_the_money():
     """When requests turn out cheaper than was reserved for them, more are sent at once again."""
     script = Script(lambda question, asked: (1.0, completion(question.row)._replace(usage=Usage(40, 1))))
@@ -966,6 +1007,26 @@ def test_slots_come_back_with_the_money():
     assert at_once[0] == 2
     assert at_once[1] > 2
     assert ledger.snapshot().answered > 10
+
+
+def test_room_to_think_does_not_eat_up_a_small_budget():
+    """Where the cap is far above what replies need, it is lowered, and the money goes as far as it can."""
+    script = Script(lambda question, asked: (1.0, completion(question.row)._replace(usage=Usage(40, 10))))
+    script.reply_tokens = 40_000
+    # A request at its cap could cost 0.32 USD.
+    budget = Budget(0.01)
+    ledger = execute(plan_of(texts(99), [lane(script, price=PRICE, max_concurrency=4)]), budget=budget)
+    assert script.reply_tokens == 100
+    assert script.peak == 4
+    assert 0.008 < budget.spent <= 0.01
+    assert ledger.snapshot().finished == "max_cost"
+
+
+def test_a_budget_below_the_first_request_sends_nothing():
+    """If the task's own answer might cost more than there is, nobody is asked."""
+    script = Script()
+    ledger = execute(plan_of(texts(3), [lane(script, price=PRICE)]), budget=Budget(1e-5))
+    assert (script.requests, ledger.snapshot().finished) == ([], "max_cost")
 
 
 def test_a_lane_waits_for_anothers_money():

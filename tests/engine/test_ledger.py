@@ -113,3 +113,21 @@ def test_events_reach_the_snapshot():
     book.tell(Stopped(0, AUTH))
     book.finished("cancelled", 9.0)
     assert (book.snapshot().lanes[0].stopped, book.snapshot().finished, book.ended) == (AUTH, "cancelled", 9.0)
+
+
+def test_rows_that_are_tried_again_are_counted():
+    """A unit counts as tried again from its failure to its next reply or its outcome, with all its rows."""
+    book = Ledger(replace(plan_of(["t", "u"], [lane(Script())]), rows=[5, 2]))
+
+    def again():
+        return book.snapshot().lanes[0].retrying
+
+    book.attempted(0, 0, 0.0, 1.0, SERVER)
+    book.attempted(1, 0, 0.0, 1.0, SERVER)
+    assert again() == 7
+    book.attempted(0, 0, 1.0, 2.0, SERVER)
+    assert again() == 7
+    book.attempted(0, 0, 2.0, 3.0, completion("x"))
+    assert again() == 2
+    book.settled(1, Outcome(0, failure=SERVER))
+    assert (again(), book.snapshot().examples) == (0, {"server": SERVER.message})

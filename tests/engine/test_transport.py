@@ -169,7 +169,7 @@ def test_a_file_without_certificates_is_explained(tmp_path):
     """A file that is no PEM is a ConfigError that says what to set."""
     path = tmp_path / "empty.pem"
     path.write_text("")
-    with pytest.raises(ConfigError, match="empty.pem' cannot be used.*SSL_CERT_FILE must name a PEM file"):
+    with pytest.raises(ConfigError, match=r"empty.pem' cannot be used.*SSL_CERT_FILE must name a PEM file"):
         transport.trusting(str(path))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import orjson
 import pytest
@@ -65,6 +66,9 @@ json_objects = st.dictionaries(st.text(st.characters(codec="utf-8")), json_value
         ('{"label": "a"', '{"label": "a"'),
         ("{'label': 'a'}", "{'label': 'a'}"),
         ("NaN", "NaN"),
+        ('{"label": "a", "confidence": 0.5e4190531421900719}', {"label": "a", "confidence": math.inf}),
+        ('Well: {"label": "a", "confidence": -1E+400}', {"label": "a", "confidence": -math.inf}),
+        ('{"label": NaN, "confidence": 1e400}', '{"label": NaN, "confidence": 1e400}'),
     ],
 )
 def test_shapes_of_replies(text, value):
@@ -96,7 +100,17 @@ def test_no_text_makes_it_raise(text):
     value_of(text)
 
 
-@pytest.mark.parametrize("text", ['{"a":' * 5000, "{" * 100_000, "[" * 5000, "```" * 10_000, "<think>" * 10_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":' * 5000,
+        '{"a":1e400,"b":' * 5000,
+        "{" * 100_000,
+        "[" * 5000,
+        "```" * 10_000,
+        "<think>" * 10_000,
+    ],
+)
 def test_hostile_texts_come_back_as_they_are(text):
     """Deep and repetitive texts that are no JSON are given back."""
     assert value_of(text) == text

@@ -228,7 +228,6 @@ def test_a_budget_holds(max_cost, requests):
     budget, in_flight, above, paid = Budget(max_cost), [], 0.0, []
     for amount, actual, is_slow in requests:
         if budget.may_send(amount):
-            assert budget.may_wait(amount)
             budget.take(amount)
             in_flight.append((amount, actual))
         if in_flight and not is_slow:
@@ -250,16 +249,16 @@ def test_a_budget_can_be_used_up_to_its_last_cent():
     assert not budget.may_send(0.1)
 
 
-def test_a_request_waits_as_long_as_those_in_flight_may_turn_out_cheaper():
-    """What does not fit beside the reserves may still be sent later, unless what is spent alone rules it out."""
+def test_what_turns_out_cheaper_makes_room():
+    """What does not fit beside a reserve may be sent once that is settled, and an unknown cost counts as reserved."""
     budget = Budget(1.0)
     budget.take(0.9)
-    assert (budget.may_send(0.2), budget.may_wait(0.2)) == (False, True)
+    assert not budget.may_send(0.2)
     budget.settle(0.9, 0.1)
     assert budget.may_send(0.2)
     budget.take(0.9)
     budget.settle(0.9, None)
-    assert (budget.may_send(0.2), budget.may_wait(0.2)) == (False, False)
+    assert not budget.may_send(0.2)
     assert repr(budget) == "Budget($1.00 spent, $0 reserved of $1.00)"
 
 

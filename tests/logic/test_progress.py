@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchkit._logic.progress import Attempted, Finished, Paused, Progress, Sent, Settled, Stopped
-from batchkit.records import ERROR_KINDS, Failure, Scope
+from batchkit._logic.progress import Attempted, Finished, Group, Paused, Progress, Retrying, Sent, Settled, Stopped
+from batchkit.records import ERROR_KINDS, Failure, Limits, Scope
 
 LANES = ("fast", "strong")
 lane = st.integers(0, 1)
@@ -108,3 +108,72 @@ def test_a_stopped_lane_keeps_its_failure():
     failure = Failure("auth", "wrong key", Scope.PROVIDER)
     progress.fold(Stopped(1, failure))
     assert [found.stopped for found in progress.snapshot().lanes] == [None, failure]
+
+
+def test_who_may_still_be_asked_about_how_much():
+    """Rows that are open are told by who may be asked about them, and shared ones go by what each did so far."""
+    both, one = Group(frozenset({0, 1}), 8, 10), Group(frozenset({1}), 5, 5)
+    progress = Progress(15, LANES, [Limits(3), Limits(1)], [both, one])
+    fast, strong = progress.snapshot().lanes
+    assert (fast.open_rows, fast.open_units, fast.expected) == (10, 8, 7.5)
+    assert (strong.open_rows, strong.open_units, strong.expected) == (15, 13, 7.5)
+    assert progress.snapshot().duplicates == 2
+    progress.fold(Settled(0, 2, None, group=0))
+    progress.fold(Settled(1, 1, "timeout", group=1, message="late"))
+    progress.fold(Settled(1, 1, None, group=1))
+    progress.fold(Settled(1, 1, None, reused=True, group=1))
+    fast, strong = progress.snapshot().lanes
+    assert (fast.open_rows, fast.open_units, fast.expected) == (8, 7, 4.0)
+    assert (strong.open_rows, strong.expected, strong.reused, strong.settled) == (10, 6.0, 1, 2)
+    progress.fold(Stopped(1, Failure("auth", "wrong key", Scope.PROVIDER)))
+    assert progress.snapshot().lanes[0].expected == 8
+
+
+@given(st.lists(st.builds(Settled, lane, st.just(1), kind), max_size=30))
+def test_what_is_expected_of_all_is_what_is_open(events):
+    """What the providers will probably settle comes to the rows that are open."""
+    progress = Progress(30, LANES)
+    for event in events:
+        progress.fold(event._replace(group=0))
+    assert sum(found.expected for found in progress.snapshot().lanes) == pytest.approx(30 - len(events))
+
+
+def test_the_first_error_of_each_kind_is_the_example():
+    """Of each kind of error the first message is kept."""
+    progress = Progress(9, LANES)
+    for kind_, message in [("server", "one"), ("server", "two"), ("timeout", "three"), ("refused", None)]:
+        progress.fold(Settled(0, 1, kind_, message=message))
+    assert progress.snapshot().examples == {"server": "one", "timeout": "three"}
+
+
+def test_nothing_is_retried_after_the_end():
+    """Rows that are asked again count until they are not, or the run is over."""
+    progress = Progress(9, LANES)
+    for rows in (3, 4, -3):
+        progress.fold(Retrying(0, rows))
+    assert progress.snapshot().lanes[0].retrying == 4
+    progress.fold(Finished("cancelled", 1.0))
+    assert progress.snapshot().lanes[0].retrying == 0
+
+
+@given(st.lists(st.floats(0.001, 1000), min_size=1, max_size=200))
+def test_latencies_are_right_to_a_few_percent(seconds):
+    """Quantiles of replies are within 4 % of one of the true neighbours; failures do not count."""
+    progress = Progress(9, LANES)
+    for taken in seconds:
+        progress.fold(Attempted(0, None, 0.0, taken, 0, 0))
+    progress.fold(Attempted(0, "timeout", 0.0, 10_000.0, 0, 0))
+    found = progress.snapshot().lanes[0]
+    ordered = sorted(seconds)
+    for q, value in ((0.50, found.p50), (0.99, found.p99)):
+        place = q * (len(ordered) - 1)
+        assert 0.96 * ordered[int(place)] <= value <= 1.04 * ordered[min(int(place) + 1, len(ordered) - 1)]
+    assert progress.snapshot().lanes[1].p50 is None
+
+
+@pytest.mark.parametrize("taken", [0.0, -1.0, 1e-12, 1e9])
+def test_odd_latencies_do_no_harm(taken):
+    """A clock that stood still, or a reply that took for ever, is counted like any other."""
+    progress = Progress(9, LANES)
+    progress.fold(Attempted(0, None, 0.0, taken, 0, 0))
+    assert progress.snapshot().lanes[0].p50 > 0

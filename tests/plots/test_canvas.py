@@ -17,6 +17,9 @@ from batchkit.plots import _canvas, compare, dashboard, latency, throughput, tim
 from batchkit.plots._canvas import COLOURS, PROVIDERS, drawable, families, number
 
 REQUESTS = requests_of(30, failed=3)
+KINDS = ["server", "timeout", "connection", "rate_limited", "function", "internal"]
+CROWDED = requests_of(40_000, providers=("openrouter:a-vendor/a-long-name-of-a-model", "b"))
+CROWDED.loc[::7, "error"] = [KINDS[i % 6] for i in range(len(CROWDED.loc[::7]))]
 PICTURES = {
     "timeline": lambda requests, **more: timeline(requests, **more),
     "latency": lambda requests, **more: latency(requests, **more),
@@ -121,7 +124,7 @@ def test_axes_of_ones_own_are_drawn_into(draw):
 )
 def test_letters_lie_within_the_picture(picture):
     """No text is cut off at the edge of a picture."""
-    drawn = picture(REQUESTS)
+    drawn = picture(CROWDED)
     drawn._repr_png_()
     for ax in drawn.axes:
         for text in [*ax.texts, ax.title, ax.xaxis.label]:
@@ -133,7 +136,8 @@ def test_no_picture_needs_pyplot():
     """Drawing imports no pyplot, chooses no backend and leaves matplotlib's settings as they were."""
     probe = (
         "import sys, matplotlib\n"
-        "def settings(): return {key: repr(matplotlib.rcParams[key]) for key in matplotlib.rcParams if key != 'backend'}\n"
+        "names = [name for name in matplotlib.rcParams if name != 'backend']\n"
+        "def settings(): return [repr(matplotlib.rcParams[name]) for name in names]\n"
         "before = settings()\n"
         "import pandas as pd; from batchkit.plots import dashboard\n"
         "f = pd.DataFrame({'row': [0], 'provider': ['a'], 'started': [0.0], 'ended': [1.0], 'error': [None]})\n"

@@ -49,7 +49,7 @@ def test_a_limit_far_above_is_named_and_flattens_nothing():
     requests = attempts(*[(row, "a", row * 1.0, row + 0.5, None) for row in range(20)])
     rate, flight = throughput(requests, {"a": Limits(64, rpm=6_000)}).axes
     assert ceilings(rate) == ceilings(flight) == []
-    assert names(rate) == ["a (rpm 6,000: 100, above)"]
+    assert names(rate) == ["a (rpm 6,000, far above)"]
     assert rate.get_ylim()[1] < 5
 
 

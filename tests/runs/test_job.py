@@ -188,8 +188,7 @@ async def test_functions_of_the_callers_loop_run_there():
 async def test_cancellation_stays_cancelled_error(gate):
     """A cancelled task raises CancelledError; nothing new is sent and what is done is kept."""
     task = asyncio.create_task(frame(10).llm.aio.classify("text", ["x", "y"], route=gate.provider, progress=False))
-    while not gate.held.is_set():
-        await asyncio.sleep(0.01)
+    await asyncio.to_thread(gate.held.wait, 30)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -122,6 +122,7 @@ def test_how_a_run_ended(finished, said):
     """The summary begins with how the run ended, and speaks of nothing that is still to come."""
     shown = text(lane(answered=60, open_rows=40, expected=40.0), finished=finished, elapsed=3.0)
     assert shown.startswith(said)
+    assert "fast: 60 of 100 rows" in shown
     assert "left" not in shown
     assert "about" not in shown
 
@@ -226,7 +227,9 @@ def test_text_takes_the_colour_of_its_page():
     """No text has a colour of its own, for none is legible on white and on near black alike."""
     html = render_html(picture("label", snapshot(BUSY, elapsed=4.0)))
     assert not re.search(r"(?<!background-)(?<!border-)color:", html)
-    best = max(min(contrast(f"#{grey:02x}{grey:02x}{grey:02x}", ground) for ground in (WHITE, DARK)) for grey in range(256))
+    best = max(
+        min(contrast(f"#{grey:02x}{grey:02x}{grey:02x}", ground) for ground in (WHITE, DARK)) for grey in range(256)
+    )
     assert best < 4.5
 
 
