@@ -14,7 +14,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 HERE = Path(__file__).parent
-FILES = {"seeds": "seeds.py", "cpu": "cpu.py", "journal": "journal.py", "collector": "collector.py", "import": "imports.py"}
+FILES = {
+    "seeds": "seeds.py",
+    "cpu": "cpu.py",
+    "journal": "journal.py",
+    "collector": "collector.py",
+    "import": "imports.py",
+}
 
 
 def main() -> int:

@@ -23,6 +23,9 @@ from langchain_core.runnables import (  # noqa: E402
     RunnableParallel,
 )
 
+HANG_UP = {"Connection": "close"}
+"""LangChain keeps its clients for ever: without this their sockets outlive the tests."""
+
 
 class Boom(Exception):
     pass
@@ -85,13 +88,17 @@ def play():
 @pytest.fixture
 def gpt(play):
     langchain_openai = pytest.importorskip("langchain_openai")
-    return langchain_openai.ChatOpenAI(model="some-model", base_url=f"{play.openai.url}/v1", api_key="none")
+    return langchain_openai.ChatOpenAI(
+        model="some-model", base_url=f"{play.openai.url}/v1", api_key="none", default_headers=HANG_UP
+    )
 
 
 @pytest.fixture
 def claude(play):
     langchain_anthropic = pytest.importorskip("langchain_anthropic")
-    return langchain_anthropic.ChatAnthropic(model="some-model", base_url=play.anthropic.url, api_key="none")
+    return langchain_anthropic.ChatAnthropic(
+        model="some-model", base_url=play.anthropic.url, api_key="none", default_headers=HANG_UP
+    )
 
 
 # ---- a true Runnable -------------------------------------------------------------------------------

@@ -286,7 +286,7 @@ def _about_connection(failure: Failure, endpoint: Endpoint, url: str) -> str | N
 
 def _about_proxy(failure: Failure, endpoint: Endpoint) -> str:
     variable = f"{urlsplit(endpoint.base_url).scheme.upper()}_PROXY"
-    if "407" in failure.message:
+    if "HTTP 407" in failure.message:
         return f"Put the proxy's user name and password into {variable}: http://user:password@host:port."
     return f"Is {variable} right? To go without the proxy, unset it, or put {_host(endpoint)} into NO_PROXY."
 

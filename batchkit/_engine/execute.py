@@ -50,8 +50,8 @@ class Lane:
     """One provider in one run."""
 
     __slots__ = (
-        "admitted", "caller", "completed", "counted", "gate", "in_flight", "index", "limits", "lines",
-        "most_out", "pumping", "reached", "ready", "refused", "sent", "shared_tokens", "spec", "stopped", "timer", "wake",
+        "admitted", "caller", "completed", "counted", "gate", "in_flight", "index", "limits", "lines", "most_out",
+        "pumping", "reached", "ready", "refused", "sent", "shared_tokens", "spec", "stopped", "timer", "wake",
     )  # fmt: skip
 
     def __init__(self, index: int, spec: LaneSpec, execution: Execution) -> None:

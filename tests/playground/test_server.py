@@ -88,15 +88,21 @@ def test_a_record_is_kept():
     ],
 )
 def test_a_provider_is_ready_made(monkeypatch, server, kind, base_url, settings):
-    """The provider is of the class that speaks the server's dialect, knows its URL and bears its name."""
+    """The provider speaks the server's dialect, knows its URL, bears its name, and says whose playground it is for."""
     made = []
     fake = SimpleNamespace(**{kind: lambda model, **given: made.append((model, given))})
     monkeypatch.setattr("batchkit._playground.server.importlib.import_module", lambda name: fake)
     running = RunningServer("mine", server, "http://127.0.0.1:1", Log())
     assert running.base_url == base_url
     running.provider()
-    known = {"name": "mine", "api_key": "playground", "base_url": base_url, "max_concurrency": None}
-    assert made == [("playground", known | settings)]
+    running.provider(headers={"X-Team": "7"})
+    known = {"name": "mine", "api_key": "playground", "base_url": base_url, "max_concurrency": None, **settings}
+    visit = made[0][1]["headers"]
+    assert list(visit) == ["X-Playground"]
+    assert made == [
+        ("playground", {**known, "headers": visit}),
+        ("playground", {**known, "headers": {**visit, "X-Team": "7"}}),
+    ]
 
 
 @pytest.mark.parametrize("dialect", ["openai", "anthropic"])
