@@ -371,7 +371,7 @@ def _check_budget(run: Run) -> None:
     if run._asked.terms.max_cost is not None and unknown:
         raise ConfigError(
             f"max_cost={run._asked.terms.max_cost!r} cannot be kept: the price of {', '.join(unknown)} is not known. "
-            "Give it with price=(input, output) in USD per million tokens, or leave max_cost out."
+            "Give a vendor's with price=(input, output) in USD per million tokens, or leave max_cost out."
         )
 
 
