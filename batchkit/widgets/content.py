@@ -74,7 +74,7 @@ class Bar:
     facts: tuple[str, ...]
     """Pace, latency, time left, tokens, cost."""
     notes: tuple[str, ...]
-    """What it waits for, why it was stopped, what its model refused."""
+    """What it waits for, what its model refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,8 @@ class Picture:
 
     title: str
     headline: str
+    alerts: tuple[str, ...]
+    """Who was stopped, and why: said before all numbers."""
     facts: tuple[str, ...]
     bars: tuple[Bar, ...]
     errors: tuple[str, ...]
@@ -133,6 +135,7 @@ def picture(title: str, snapshot: Snapshot, pace: Pace | None = None, notes: Seq
     return Picture(
         _one_line(title),
         _headline(snapshot),
+        tuple(_alert(lane) for lane in snapshot.lanes if lane.stopped is not None),
         tuple(_facts_of_all(snapshot, sum(rates) if rates else None)) if several else (),
         tuple(_bar(lane, snapshot, rate) for lane, rate in zip(snapshot.lanes, by_lane, strict=True)),
         tuple(_error(kind, count, snapshot.examples.get(kind)) for kind, count in snapshot.errors.items()),
@@ -227,10 +230,13 @@ def _cost(spent: float | None, partial: bool, settled: int, rest: float, now: Sn
     return text
 
 
+def _alert(lane: LaneSnapshot) -> str:
+    why = "" if lane.stopped is None else f"stopped ({lane.stopped.kind}): {_short(lane.stopped.message)}"
+    return f"{_one_line(lane.name)}: {why}"
+
+
 def _notes(lane: LaneSnapshot, now: Snapshot) -> Iterator[str]:
-    if lane.stopped is not None:
-        yield f"stopped ({lane.stopped.kind}): {_short(lane.stopped.message)}"
-    elif now.finished is None:
+    if lane.stopped is None and now.finished is None:
         yield from _waiting(lane, now)
     for how in lane.adapted:
         yield _short(how)
@@ -303,7 +309,8 @@ def _short(text: str) -> str:
 def render_html(shown: Picture) -> str:
     """A picture as HTML: all text escaped, inline styles only, so that it stands in any saved notebook."""
     head = f"<b>{escape(shown.title)}</b>: {escape(shown.headline)}"
-    body = [_div(head, "font-size:1.05em"), _small(shown.facts)]
+    alerts = "".join(_div(_swatch("failed") + escape(alert)) for alert in shown.alerts)
+    body = [_div(head, "font-size:1.05em"), alerts, _small(shown.facts)]
     body += [_bar_html(bar) for bar in shown.bars]
     errors = "".join(_div(_swatch("failed") + escape(error)) for error in shown.errors)
     notes = "".join(_div(escape(note)) for note in shown.notes)
@@ -344,6 +351,7 @@ def _div(content: str, style: str = "") -> str:
 def render_text(shown: Picture) -> str:
     """A picture as lines of plain text."""
     lines = [f"{shown.title}: {'; '.join((shown.headline, *shown.facts))}"]
+    lines += [f"  {alert}" for alert in shown.alerts]
     for bar in shown.bars:
         counts = ", ".join(part.label for part in bar.parts)
         lines.append(f"  {bar.name}: {'; '.join((f'{bar.rows} ({counts})' if counts else bar.rows, *bar.facts))}")
@@ -356,7 +364,7 @@ def render_line(shown: Picture) -> str:
     """A picture as one line, for a log."""
     facts = shown.facts or (shown.bars[0].facts if shown.bars else ())
     notes = [f"{bar.name}: {note}" for bar in shown.bars for note in bar.notes]
-    return f"{shown.title}: {'; '.join((shown.headline, *facts, *notes, *shown.errors))}"
+    return f"{shown.title}: {'; '.join((shown.headline, *shown.alerts, *facts, *notes, *shown.errors))}"
 
 
 def bundle(shown: Picture, *, html: bool = True) -> dict[str, str]:

@@ -42,7 +42,7 @@ class TextView:
         notes += [
             f"{bar.name}: {_state(lane, bar.notes)}"
             for lane, bar in zip(snapshot.lanes, shown.bars, strict=True)
-            if bar.notes
+            if bar.notes or lane.stopped is not None
         ]
         self._bar.set_postfix_str(", ".join([*notes, hint(button=False, blocking=True, terminal=True)]), refresh=False)
         self._bar.refresh()

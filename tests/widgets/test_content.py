@@ -205,7 +205,7 @@ def test_markup_in_errors_and_names_is_text():
     now = snapshot(lane(evil, stopped=stopped, adapted=(evil,)), errors={"auth": 1}, examples={"auth": evil})
     html = render_html(picture(evil, now, notes=(evil,)))
     assert "<script" not in html
-    assert html.count("&lt;script&gt;") == 7
+    assert html.count("&lt;script&gt;") == 8
 
 
 def test_a_long_error_is_cut():

@@ -62,7 +62,9 @@ def test_a_stopped_provider_is_explained_at_the_end(capsys):
     view.show(run_at(30, 12, lanes=lanes).snapshot)
     assert "strong: stopped" in drawn(capsys)[0]
     view.close(over(30, 12, lanes=lanes))
-    assert "  strong: stopped (auth): wrong key\n" in drawn(capsys)[1]
+    told = drawn(capsys)[1]
+    assert "  strong: stopped (auth): wrong key\n" in told
+    assert told.index("stopped (auth)") < told.index("fast: ")
 
 
 @pytest.mark.parametrize("view", [TextView, LogView])
