@@ -368,7 +368,7 @@ def _categories(labels: Sequence[Hashable]) -> pd.Index[Any]:
 
 def named(codes: npt.NDArray[np.integer[Any]], names: Sequence[str]) -> pd.Categorical:
     """Return the Categorical whose codes are positions in ``names``; -1 is missing."""
-    return pd.Categorical.from_codes(codes, categories=pd.Index(list(names), dtype=_DEFAULT_STRING))
+    return pd.Categorical.from_codes(codes, categories=pd.Index(list(names)))
 
 
 def merged(own: npt.NDArray[np.bool_], ours: Any, others: Any) -> Any:
@@ -376,7 +376,7 @@ def merged(own: npt.NDArray[np.bool_], ours: Any, others: Any) -> Any:
     joined = pd.Series(others).astype(object).where(~own, pd.Series(ours).astype(object))
     if isinstance(ours, pd.Categorical):
         names = list(dict.fromkeys([*ours.categories, *others.categories]))
-        return pd.Categorical(joined, categories=pd.Index(names, dtype=_DEFAULT_STRING))
+        return pd.Categorical(joined, categories=pd.Index(names))
     if isinstance(ours, np.ndarray):
         return joined.to_numpy(dtype=ours.dtype)
     return joined.astype(ours.dtype).array
