@@ -368,7 +368,8 @@ def _categories(labels: Sequence[Hashable]) -> pd.Index[Any]:
 
 def named(codes: npt.NDArray[np.integer[Any]], names: Sequence[str]) -> pd.Categorical:
     """Return the Categorical whose codes are positions in ``names``; -1 is missing."""
-    return pd.Categorical.from_codes(codes, categories=pd.Index(list(names)))
+    categories: Any = pd.Index(list(names))
+    return pd.Categorical.from_codes(codes, categories=categories)
 
 
 def merged(own: npt.NDArray[np.bool_], ours: Any, others: Any) -> Any:
