@@ -153,7 +153,7 @@ def provider(server, name, speaker):
         name=f"{name} {speaker}",
         max_concurrency=ROWS if name == "hang" else SLOTS,
         max_retries=0 if EXPECTED[name][1] == "free" else RETRIES,
-        timeout=2.0 if name == "hang" else 60.0,
+        timeout=5.0 if name == "hang" else 60.0,
         deadline=60.0,
         **settings,
     )
