@@ -32,6 +32,10 @@ from batchkit.records import Answer, Brief, Completion, Failure, Question, Scope
 
 __all__ = ["Execution", "Lane"]
 
+_CALM = 10
+"""Answers that are looked at for overload, and calm ones after which one more may be in flight again."""
+_OVERLOADED = 3
+"""So many of them, and the provider is overloaded for all."""
 _PROBES = 3
 """So many requests may be called invalid before a provider that never answered well is stopped."""
 _PATIENCE = 0.1
@@ -51,7 +55,8 @@ class Lane:
 
     __slots__ = (
         "admitted", "caller", "completed", "counted", "gate", "in_flight", "index", "limits", "lines", "most_out",
-        "pumping", "reached", "ready", "refused", "sent", "shared_tokens", "spec", "stopped", "timer", "wake",
+        "overload", "pumping", "reached", "ready", "refused", "sent", "shared_tokens", "spec", "stopped", "timer",
+        "wake",
     )  # fmt: skip
 
     def __init__(self, index: int, spec: LaneSpec, execution: Execution) -> None:
@@ -74,6 +79,8 @@ class Lane:
         """Whether the provider ever answered anything, be it an error."""
         self.completed = 0
         self.refused = 0
+        self.overload: deque[bool] = deque(maxlen=_CALM)
+        """Of the latest answers, which said that the provider is overloaded."""
         self.shared_tokens = _most_shared(spec.brief)
         """The most that all of a request but its row may have."""
         self.most_out = 0
@@ -483,6 +490,9 @@ class Execution:
             return
         lane.reached = True
         lane.completed += 1
+        lane.overload.append(False)
+        if lane.completed % _CALM == 0 and True not in lane.overload:
+            lane.gate.recover()
         lane.count(result.usage)
         if lane.completed == 1 and lane.refused:
             self._pump(lane)
@@ -531,8 +541,16 @@ class Execution:
             limits=lane.limits,
             rng=self._rng,
         )
+        if failure.status is not None:
+            lane.overload.append(failure.overloaded)
         if isinstance(verdict, pacing.Retry):
             ticket.retries += verdict.counts
+            if failure.overloaded and sum(lane.overload) >= _OVERLOADED:
+                # Not one row's bad luck: everybody waits, and fewer are sent at once from then on.
+                lane.overload.clear()
+                lane.gate.lower()
+                lane.gate.pause(now + verdict.wait)
+                self._ledger.tell(Paused(lane.index, now + verdict.wait))
             if verdict.pause_lane:
                 lane.gate.pause(now + verdict.pause_lane)
                 self._ledger.tell(Paused(lane.index, now + verdict.pause_lane))

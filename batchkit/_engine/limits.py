@@ -21,7 +21,7 @@ class Gate:
     """One budget. Of several limits on it, the strictest holds."""
 
     __slots__ = (
-        "_counts_requests", "_counts_tokens", "_members", "_queue", "_requests", "_slots", "_tokens",
+        "_ceiling", "_counts_requests", "_counts_tokens", "_members", "_queue", "_requests", "_slots", "_tokens",
         "in_flight", "paused_until",
     )  # fmt: skip
 
@@ -31,6 +31,8 @@ class Gate:
         self._members: list[Limits] = []
         self._queue: deque[Callable[[], None]] = deque()
         self._slots = 1
+        self._ceiling = math.inf
+        """Fewer slots than the limits allow, after overload."""
         self._requests: Quota | None = None
         self._tokens: Quota | None = None
         self._counts_requests = self._counts_tokens = False
@@ -93,6 +95,18 @@ class Gate:
         else:
             self.hand_on()
 
+    def lower(self) -> None:
+        """Let half as many in flight as now, at least one: the provider is overloaded."""
+        self._ceiling = max(1, self._slots // 2)
+        self._tighten()
+
+    def recover(self) -> None:
+        """Let one more in flight, up to what the limits allow."""
+        if self._ceiling < math.inf:
+            self._ceiling += 1
+            self._tighten()
+            self.hand_on()
+
     def pause(self, until: float) -> None:
         """Send nothing before ``until``."""
         self.paused_until = max(self.paused_until, until)
@@ -104,7 +118,9 @@ class Gate:
             self._queue.popleft()()
 
     def _tighten(self) -> None:
-        self._slots = min(limits.max_concurrency for limits in self._members)
+        most = min(limits.max_concurrency for limits in self._members)
+        self._ceiling = self._ceiling if self._ceiling < most else math.inf
+        self._slots = int(min(most, self._ceiling))
         rpm = [limits.rpm for limits in self._members if limits.rpm is not None]
         tpm = [limits.tpm for limits in self._members if limits.tpm is not None]
         self._counts_requests, self._counts_tokens = bool(rpm), bool(tpm)

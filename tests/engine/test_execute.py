@@ -208,6 +208,27 @@ def test_retry_after_pauses_the_lane():
     assert times(other) == [0, 1, 2]
 
 
+def test_one_overload_answer_delays_its_own_row_only():
+    """A single overload answer pauses nobody: the other rows go on at full width."""
+    script = Script(
+        lambda question, asked: (1.0, OVERLOADED if question.row == "t0" and not asked else completion("x"))
+    )
+    execute(plan_of(texts(8), [lane(script, max_concurrency=2)]))
+    assert times(script)[:6] == [0, 0, 1, 1, 2, 2]
+
+
+def test_overload_of_several_pauses_the_lane_and_halves_its_slots():
+    """Three overload answers among the last ten: everybody waits, and half as many are sent at once afterwards."""
+    first = {f"t{number}" for number in range(4)}
+    busy = Script(lambda question, asked: (1.0, completion("x") if asked or question.row not in first else OVERLOADED))
+    execute(plan_of(texts(12), [lane(busy, max_concurrency=4)]))
+    sent = times(busy)
+    assert sent[:4] == [0, 0, 0, 0]
+    assert sent.count(1) == 2  # what went before the third overload answer was read
+    assert all(sent.count(at) <= 2 for at in sent[4:])
+    assert len(sent) == 12 + 4
+
+
 def test_retry_after_beyond_the_deadline_stops_the_provider():
     """A rate limit that asks for more than the deadline ends the provider for this run, kind rate_limited."""
     script = Script(always(replace(LIMITED, retry_after=1000.0)))

@@ -155,3 +155,23 @@ def test_a_gate_shows_its_state():
     shown.enter(0.0, 0, nobody)
     assert "1 of 4 in flight" in repr(shown)
     assert "60 per minute" in repr(shown)
+
+
+def test_overload_halves_the_slots_and_calm_gives_them_back():
+    """Lowered, a budget lets half as many in flight; it recovers one by one, never beyond its limits."""
+    gate = Gate()
+    gate.join(Limits(max_concurrency=8))
+
+    def room():
+        entered = 0
+        while gate.enter(0.0, 0.0, lambda: None) == 0.0:
+            entered += 1
+        for _ in range(entered):
+            gate.leave(0.0, 0.0, 0.0, lambda: None)
+        return entered
+
+    seen = [room()]
+    for change in (gate.lower, gate.lower, gate.lower, gate.lower, *[gate.recover] * 9):
+        change()
+        seen.append(room())
+    assert seen == [8, 4, 2, 1, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8]
