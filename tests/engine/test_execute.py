@@ -220,11 +220,12 @@ def test_one_overload_answer_delays_its_own_row_only():
 def test_overload_of_several_pauses_the_lane_and_halves_its_slots():
     """Three overload answers among the last ten: everybody waits, and half as many are sent at once afterwards."""
     first = {f"t{number}" for number in range(4)}
-    busy = Script(lambda question, asked: (1.0, completion("x") if asked or question.row not in first else OVERLOADED))
-    execute(plan_of(texts(12), [lane(busy, max_concurrency=4)]))
+    busy = Script(lambda question, asked: (0.25, completion("x") if asked or question.row not in first else OVERLOADED))
+    execute(plan_of(texts(12), [lane(busy, max_concurrency=4)]), jitter=0.5)
     sent = times(busy)
     assert sent[:4] == [0, 0, 0, 0]
-    assert sent.count(1) == 2  # what went before the third overload answer was read
+    assert sent.count(0.25) == 2  # what went before the third overload answer was read
+    assert sent[6] == 0.75  # the back-off of half a second, which everybody waits
     assert all(sent.count(at) <= 2 for at in sent[4:])
     assert len(sent) == 12 + 4
 
