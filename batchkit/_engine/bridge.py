@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from batchkit.errors import BatchkitError, ConfigError
 
-__all__ = ["at_exit", "call", "home_loop", "loop", "submit", "wait"]
+__all__ = ["at_exit", "call", "fulfil", "home_loop", "loop", "refuse_inside", "submit", "wait"]
 
 T = TypeVar("T")
 
@@ -28,6 +28,7 @@ _TICK = 0.2
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _thread: threading.Thread | None = None
+_tasks: set[asyncio.Task[Any]] = set()
 _closers: list[Callable[[], Awaitable[None]]] = []
 
 
@@ -49,13 +50,41 @@ def at_exit(close: Callable[[], Awaitable[None]]) -> None:
 
 def submit(coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
     """Start a coroutine on the engine's loop."""
-    if threading.current_thread() is _thread:
+    try:
+        refuse_inside()
+    except BatchkitError:
         coroutine.close()
+        raise
+    future: concurrent.futures.Future[T] = concurrent.futures.Future()
+    call(fulfil, coroutine, future)
+    return future
+
+
+def refuse_inside() -> None:
+    """Raise in the engine's own thread, which cannot wait for itself."""
+    if threading.current_thread() is _thread:
         raise BatchkitError(
             "a run was started from inside the engine, probably by an async function given to FunctionProvider. "
             "Make that function a plain def: it then runs in a thread of its own and may start runs."
         )
-    return asyncio.run_coroutine_threadsafe(coroutine, loop())
+
+
+def fulfil(coroutine: Coroutine[Any, Any, T], future: concurrent.futures.Future[T]) -> None:
+    """Carry a coroutine out and put into ``future`` what comes of it. Called on the engine's loop."""
+
+    def arrived(task: asyncio.Task[T]) -> None:
+        _tasks.discard(task)
+        if task.cancelled():
+            future.cancel()
+            future.set_running_or_notify_cancel()
+        elif (error := task.exception()) is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(task.result())
+
+    task = asyncio.get_running_loop().create_task(coroutine)
+    _tasks.add(task)
+    task.add_done_callback(arrived)
 
 
 def call(function: Callable[..., object], *args: Any) -> None:
@@ -72,13 +101,13 @@ def wait(
     """
     if home is not None:
         return _wait_at_home(future, on_tick, home)
-    while True:
-        try:
-            return future.result(timeout=_TICK)
-        except concurrent.futures.TimeoutError:
-            if future.done():  # it ended at this very moment, or with a time-out of its own
-                return future.result()
-            on_tick()
+    # A bare lock: an interrupt inside a condition's own code leaves it locked, and the engine waits for it forever.
+    arrived = threading.Lock()
+    arrived.acquire()
+    future.add_done_callback(lambda _: arrived.release())
+    while not arrived.acquire(timeout=_TICK):
+        on_tick()
+    return future.result()
 
 
 # ---- work that must run on the caller's own loop ------------------------------------------------

@@ -143,7 +143,11 @@ def start(asked: Asked, view: ViewMaker | None, take: Callable[[Run], Any]) -> J
             'Use loop="engine", or call the verb itself.'
         )
     launched = Launch(asked, compiled, view, None)
-    future = launched.begin()
+    try:
+        future = launched.begin()
+    except BaseException:
+        launched.run.cancel()  # nobody would have a handle to it
+        raise
     done: concurrent.futures.Future[None] = concurrent.futures.Future()
     done.set_running_or_notify_cancel()
     threading.Thread(target=_attend, args=(launched, future, done), name="batchkit-job", daemon=True).start()
@@ -164,9 +168,10 @@ async def carry_out_async(asked: Asked, view: ViewMaker | None) -> Run:
     """Carry out a run and await it, on any loop. Cancellation stops the run and stays ``CancelledError``."""
     compiled = compile_route(asked.route, asked.table, resolve)
     launched = Launch(asked, compiled, view, asyncio.get_running_loop())
-    run, future = launched.run, launched.begin()
-    arrived = asyncio.wrap_future(future)
+    run = launched.run
     try:
+        future = launched.begin()
+        arrived = asyncio.wrap_future(future)
         while not future.done():
             # Awaiting it without a time-out would not wake this loop for an interrupt.
             await asyncio.wait([arrived], timeout=_TICK)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import random
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -32,8 +32,6 @@ from batchkit.runs.record import Record, code_of_nobody
 from batchkit.runs.terms import Asked
 
 if TYPE_CHECKING:
-    import concurrent.futures
-
     from batchkit._engine.journal import Journal
     from batchkit.routes import Compiled
 
@@ -77,6 +75,7 @@ class Run(Record):
         """Where this run began a journal; None where there was one, or none is kept."""
         self._execution: Execution | None = None
         self._future: concurrent.futures.Future[None] | None = None
+        self._has_begun = False
 
     def retry(
         self,
@@ -195,16 +194,24 @@ class Run(Record):
             budget=None if terms.max_cost is None else Budget(terms.max_cost),
             max_seconds=terms.max_seconds,
         )
-        self._future = bridge.submit(self._execution.run())
+        # There before anything begins: whoever is interrupted in the next line can still stop it and wait for it.
+        self._future = concurrent.futures.Future()
+        bridge.call(self._begin, self._execution, self._future)
         return self._future
+
+    def _begin(self, execution: Execution, future: concurrent.futures.Future[None]) -> None:
+        """Begin, unless it has begun. On the engine's loop."""
+        if not self._has_begun:
+            self._has_begun = True
+            bridge.fulfil(execution.run(), future)
 
     def _halt(self, why: str, grace: float | None) -> None:
         if self._execution is not None and self._future is not None and not self._future.done():
+            bridge.call(self._begin, self._execution, self._future)  # an interrupt may have kept it from beginning
             bridge.call(self._execution.halt, why, grace)
 
 
 _latest: Run | None = None
-_latest_lock = threading.Lock()
 
 
 def last_run() -> Run | None:
@@ -269,8 +276,9 @@ class Launch:
 
     def begin(self) -> concurrent.futures.Future[None]:
         """Send the first requests."""
-        future = self.run._start(self._journal)
+        bridge.refuse_inside()
         _announce(self.run)
+        future = self.run._start(self._journal)
         self._draw(lambda view: view.attach(self.run))
         return future
 
@@ -377,28 +385,23 @@ def _check_budget(run: Run) -> None:
 
 def _announce(run: Run) -> None:
     global _latest
-    with _latest_lock:
-        _latest = run
+    _latest = run
 
 
 def _wait(launched: Launch, home: Any) -> None:
     run, look = launched.run, launched.look
-    future = launched.begin()
-
-    def end_early() -> None:
-        run._halt("interrupted", _GRACE)
-        bridge.wait(future, look, home)
-
     try:
-        bridge.wait(future, look, home)
+        bridge.wait(launched.begin(), look, home)
     except KeyboardInterrupt:
         try:
-            end_early()
+            run._halt("interrupted", _GRACE)
+            if run._future is not None:
+                bridge.wait(run._future, look, home)
         except KeyboardInterrupt:
             run._halt("interrupted", 0.0)
         raise Interrupted(_interrupted(run.snapshot, launched.keeps_answers)) from None
     except BaseException:
-        if not future.done():
+        if run._future is not None and not run._future.done():
             run._halt("cancelled", 0.0)  # nothing may go on that nobody waits for
         raise
 

@@ -107,21 +107,6 @@ def test_an_error_is_raised_where_it_is_waited_for(error):
         bridge.wait(bridge.submit(fails()), nothing)
 
 
-class _JustInTime(concurrent.futures.Future):
-    """Is done in the moment after the waiting gave up."""
-
-    def result(self, timeout=None):
-        if not self.done():
-            self.set_result("answer")
-            raise concurrent.futures.TimeoutError
-        return super().result(timeout)
-
-
-def test_a_result_in_the_moment_of_a_tick_is_not_lost():
-    """Work that ends just when the waiting looks up is a result, not a time-out."""
-    assert bridge.wait(_JustInTime(), nothing) == "answer"
-
-
 def test_the_waiting_looks_up_now_and_then(monkeypatch):
     """While it waits the caller's function is called, and may end the waiting."""
     monkeypatch.setattr(bridge, "_TICK", 0.001)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import _thread
+import sys
 import threading
 
 import pandas as pd
 import pytest
 
 import batchkit as bk
+from batchkit._engine import bridge
+from batchkit.runs import run as runs
 
 
 def classify(df, route, **settings):
@@ -132,6 +135,58 @@ def test_interrupt_keeps_what_is_done(gate):
     gate.release.set()
     assert len(gate.asked) == asked
     assert run.frame["label"].notna().sum() == 5
+
+
+class _Strike:
+    """Raises KeyboardInterrupt before the n-th line of ours that this thread runs to begin a run and wait for it."""
+
+    def __init__(self, nth):
+        self._left = nth
+        self._frame = None
+
+    def __call__(self, frame, event, arg):
+        if frame.f_code is runs._wait.__code__:
+            self._frame = frame
+        return self._line if self._frame is not None else None
+
+    def _line(self, frame, event, arg):
+        if event == "return" and frame is self._frame:
+            self._frame = None
+        # Not on the way out of a ``with`` over a lock, where no signal is heard.
+        ours = "batchkit" in frame.f_globals["__name__"] and frame.f_code is not bridge.loop.__code__
+        if event == "line" and self._frame is not None and ours:
+            self._left -= 1
+            if not self._left:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self._line
+
+
+def test_an_interrupt_at_any_moment_leaves_nothing_running():
+    """Wherever Ctrl-C strikes while a run begins, it is an `Interrupted`, and nothing is asked afterwards."""
+    provider = bk.FunctionProvider(lambda prompt: "a", name="f", max_concurrency=1)
+    classify(frame(1), provider)
+    outside = early = 0
+    for nth in range(1, 1000):
+        sys.settrace(_Strike(nth))
+        try:
+            classify(frame(3), provider)
+            outside += 1
+        except bk.Interrupted:
+            pass
+        except KeyboardInterrupt:
+            early += 1
+        finally:
+            missed = sys.gettrace() is not None
+            sys.settrace(None)
+        run = bk.last_run()
+        assert run.snapshot.finished or not run._has_begun
+        if missed:
+            break
+    assert nth > 50
+    assert outside == 1  # the last one, which ended before the strike
+    assert early <= 2  # before anything had begun
+    assert classify(frame(3), provider)["label"].tolist() == ["a"] * 3
 
 
 def test_interrupted_is_no_ordinary_exception():
