@@ -250,5 +250,5 @@ def as_mapping(value: Any) -> Mapping[str, Any]:
 
 
 def as_count(value: Any) -> int:
-    """Return ``value`` if it is a count of something, else 0."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    """Return ``value`` if it is a count of something, else 0; True is none."""
+    return value if type(value) is int and value > 0 else 0

@@ -211,7 +211,7 @@ def read_failure(status: int, headers: Mapping[str, str], body: bytes, now: floa
 
 def body_failure(body: Any) -> Failure | None:
     """Say what an error inside an HTTP 200 body means; None where there is no error in it."""
-    if isinstance(body, list) and len(body) == 1:
+    if type(body) is list and len(body) == 1:
         body = body[0]
     found = as_mapping(body)
     if not found.get("error") and found.get("type") != "error":
@@ -236,8 +236,11 @@ def unreadable(problem: str) -> Failure:
 
 def read_request_id(headers: Mapping[str, str]) -> str | None:
     """Return the vendor's id of a request, which its support asks for, if there is one."""
-    names = ("x-request-id", "request-id", "apim-request-id", "cf-ray")
-    return next((found for found in map(headers.get, names) if found), None)
+    for name in ("x-request-id", "request-id", "apim-request-id", "cf-ray"):
+        found = headers.get(name)
+        if found:
+            return found
+    return None
 
 
 def is_no_model(message: str) -> bool:

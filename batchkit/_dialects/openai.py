@@ -13,6 +13,7 @@ from batchkit._dialects.quirks import Knob, Shape, next_quirks, rung_of
 from batchkit._dialects.schemas import for_openai, with_schema
 from batchkit.records import (
     NO_QUIRKS,
+    NO_USAGE,
     Brief,
     Completion,
     Endpoint,
@@ -115,10 +116,11 @@ class OpenAIChat:
         failure = body_failure(body)
         if failure is not None:
             return failure
-        choices = as_mapping(body).get("choices")
+        body = as_mapping(body)
+        choices = body.get("choices")
         choice = as_mapping(choices[0]) if isinstance(choices, list) and choices else {}
         reason = choice.get("finish_reason")
-        if isinstance(reason, str) and reason in _UPSTREAM:
+        if reason != "stop" and isinstance(reason, str) and reason in _UPSTREAM:
             return body_failure({"error": choice.get("error")}) or unreadable(f"the reply ended with {reason!r}.")
         message = choice.get("message")
         if not isinstance(message, dict):
@@ -167,7 +169,7 @@ def _shape(brief: Brief, rung: str | None) -> dict[str, Any]:
 
 
 def _finish(reason: Any) -> Finish:
-    if not isinstance(reason, str):
+    if reason == "stop" or not isinstance(reason, str):
         return Finish.STOP
     if reason in _TRUNCATED:
         return Finish.TRUNCATED
@@ -212,9 +214,16 @@ def _arguments(calls: Any) -> Reply | None:
     return arguments_of(as_mapping(call.get("function")).get("arguments"))
 
 
-def _usage(found: Any) -> Usage:
-    usage = as_mapping(found)
-    cached = as_mapping(usage.get("prompt_tokens_details")).get("cached_tokens") or usage.get("prompt_cache_hit_tokens")
-    reasoning = as_mapping(usage.get("completion_tokens_details")).get("reasoning_tokens")
+def _usage(usage: Any) -> Usage:
+    if type(usage) is not dict:
+        return NO_USAGE
     sent, received = as_count(usage.get("prompt_tokens")), as_count(usage.get("completion_tokens"))
-    return Usage(sent, received, cached=min(as_count(cached), sent), reasoning=min(as_count(reasoning), received))
+    cached = usage.get("prompt_cache_hit_tokens")
+    reasoning = None
+    if (details := usage.get("prompt_tokens_details")) and type(details) is dict:
+        cached = details.get("cached_tokens") or cached
+    if (details := usage.get("completion_tokens_details")) and type(details) is dict:
+        reasoning = details.get("reasoning_tokens")
+    if not cached and not reasoning:
+        return Usage(sent, received)
+    return Usage(sent, received, min(as_count(cached), sent), min(as_count(reasoning), received))

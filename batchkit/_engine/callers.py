@@ -38,6 +38,8 @@ __all__ = ["Caller", "EmbeddedCaller", "FunctionCaller", "HttpCaller"]
 
 _SECRET = re.compile("auth|key|token|secret|cookie|password", re.IGNORECASE)
 _SHORTEST_KEY = 8
+_BLANK = "\0 where the row belongs \0"
+"""Stands for the row in a request that is written down once for all rows."""
 
 
 class Caller(Protocol):
@@ -89,12 +91,10 @@ class HttpCaller:
         self._endpoint = endpoint
         self._dialect = dialect
         self._brief = brief
-        self._quirks = Quirks()
-        self._prepared = dialect.prepare(brief, endpoint, self._quirks)
+        self._prepare(Quirks())
         self._url = dialect.url(endpoint)
         self._place = (canonical_url(self._url), endpoint.model)
         self._headers = merge_headers({"User-Agent": "batchkit"}, dialect.headers(endpoint))
-        self.reply_tokens = dialect.cap(self._prepared)
         self._secrets = _secrets_of(endpoint)
 
         # Imported here and not in `open`: aiohttp takes a while, and the loop should not wait for it.
@@ -109,18 +109,20 @@ class HttpCaller:
 
     def lower(self, cap: int) -> None:
         self._endpoint = replace(self._endpoint, max_output_tokens=cap)
-        self._prepared = self._dialect.prepare(self._brief, self._endpoint, self._quirks)
-        self.reply_tokens = self._dialect.cap(self._prepared)
+        self._prepare(self._quirks)
 
     async def carry(self, questions: Sequence[Question], timeout: float) -> Sequence[Completion | Failure]:
         (question,) = questions
         quirks = quirks_of(self._place)
         if quirks is not self._quirks:
-            self._quirks = quirks
-            self._prepared = self._dialect.prepare(self._brief, self._endpoint, quirks)
+            self._prepare(quirks)
         answer = await self._channel.post(self._url, self._body(question), timeout)
-        result = answer if isinstance(answer, Failure) else self._read(*answer)
-        if isinstance(result, Failure) and not isinstance(answer, Failure) and self._quotes_a_secret(answer.body):
+        if isinstance(answer, Failure):
+            return (self._explained(answer, quirks),)
+        result = self._read(*answer)
+        if isinstance(result, Completion):
+            return (result,)
+        if self._quotes_a_secret(answer.body):
             # In the body and not in the message, which may have been cut in the middle of it.
             result = self._read(answer.status, answer.headers, self._redacted(answer.body))
         return (self._explained(result, quirks) if isinstance(result, Failure) else result,)
@@ -128,12 +130,20 @@ class HttpCaller:
     def close(self) -> None:
         self._channel.close()
 
+    def _prepare(self, quirks: Quirks) -> None:
+        """Build what the requests have in common, all but the row even as bytes."""
+        self._quirks = quirks
+        self._prepared = self._dialect.prepare(self._brief, self._endpoint, quirks)
+        self.reply_tokens = self._dialect.cap(self._prepared)
+        form = _dumped(self._dialect.encode(self._prepared, Question(self._brief, _BLANK), self._endpoint))
+        before, *after = form.split(orjson.dumps(_BLANK))
+        self._form = (before, after[0]) if len(after) == 1 else None
+
     def _body(self, question: Question) -> bytes:
-        body = self._dialect.encode(self._prepared, question, self._endpoint)
-        try:
-            return orjson.dumps(body)
-        except TypeError:  # a lone surrogate somewhere in a cell
-            return orjson.dumps(_clean(body))
+        if self._form is not None and not question.turns and question.room == 1:
+            before, after = self._form
+            return before + _dumped(question.row) + after
+        return _dumped(self._dialect.encode(self._prepared, question, self._endpoint))
 
     def _read(self, status: int, headers: Mapping[str, str], body: bytes) -> Completion | Failure:
         if status != 200:
@@ -322,6 +332,13 @@ def _function_failure(error: BaseException, timeout: float | None) -> Failure:
     if isinstance(error, ConnectionError):
         return Failure("connection", f"{type(error).__name__}: {error}", Scope.TRANSIENT)
     return Failure("function", f"{type(error).__name__}: {error}")
+
+
+def _dumped(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # a lone surrogate somewhere in a cell
+        return orjson.dumps(_clean(value))
 
 
 def _clean(value: Any) -> Any:

@@ -96,13 +96,14 @@ class Lane:
             self.counted = True
         self.most_out = max(self.most_out, usage.output)
 
-    def next_line(self) -> Line | None:
-        best, first = None, None
+    def next_line(self) -> tuple[Line | None, int]:
+        """The line whose head is first in row order, and that head."""
+        best, first = None, -1
         for line in self.lines:
             head = line.head()
-            if head is not None and (first is None or head < first):
+            if head is not None and (best is None or head < first):
                 best, first = line, head
-        return best
+        return best, first
 
 
 class Execution:
@@ -295,19 +296,22 @@ class Execution:
 
     def _load(self, lane: Lane) -> _Load | None:
         """Take what the lane may send now; its gate has then let one request in."""
-        while self._may_send(lane) and (line := lane.next_line()) is not None:
+        limits = lane.limits
+        while self._may_send(lane):
+            line, unit = lane.next_line()
+            if line is None:
+                return None
             now = self._loop.time()
-            if line.ends_at(lane.limits.deadline) <= now:
+            if line.again and line.ends_at(limits.deadline) <= now:
                 ticket = line.pop()
-                late = Failure("timeout", f"no answer within deadline={lane.limits.deadline:g} s")
+                late = Failure("timeout", f"no answer within deadline={limits.deadline:g} s")
                 self._arrive(lane, ticket, ticket.last or late)
                 continue
-            reserve = self._estimate(lane, line.head())
-            if lane.limits.tpm is not None and reserve > lane.limits.tpm:
+            reserve = price = 0.0
+            if limits.tpm is not None and (reserve := self._estimate(lane, unit)) > limits.tpm:
                 self._decline(lane, line, reserve)
                 continue
-            price = self._money(lane, line)
-            if self._budget is not None and not self._budget.may_send(price):
+            if self._budget is not None and not self._budget.may_send(price := self._money(lane, line)):
                 if self._lower_cap(lane, line, self._budget):
                     continue
                 if not self._is_waiting():  # else money may come back
@@ -317,7 +321,7 @@ class Execution:
             if wait:
                 if wait < math.inf:
                     _cancel(lane.timer)
-                    lane.timer = self._loop.call_later(min(wait, line.ends_at(lane.limits.deadline) - now), lane.wake)
+                    lane.timer = self._loop.call_later(min(wait, line.ends_at(limits.deadline) - now), lane.wake)
                 return None
             lane.sent += 1
             lane.in_flight += 1
@@ -327,12 +331,13 @@ class Execution:
         return None
 
     def _take(self, lane: Lane, line: Line, now: float) -> list[Ticket]:
-        tickets: list[Ticket] = []
+        """Take the next unit of a line, and more where the lane's requests take several."""
+        tickets = [line.pop()]
         while len(tickets) < lane.caller.batch and line.head() is not None and line.ends_at(lane.limits.deadline) > now:
-            ticket = line.pop()
+            tickets.append(line.pop())
+        for ticket in tickets:
             if not ticket.tries:
                 ticket.first_at = now
-            tickets.append(ticket)
         return tickets
 
     def _decline(self, lane: Lane, line: Line, size: float) -> None:
@@ -348,10 +353,8 @@ class Execution:
     def _has_room(self, lane: Lane, unit: int) -> bool:
         return lane.limits.tpm is None or self._estimate(lane, unit) <= lane.limits.tpm
 
-    def _estimate(self, lane: Lane, unit: int | None) -> float:
+    def _estimate(self, lane: Lane, unit: int) -> float:
         """Tokens the next request is likely to use: four bytes each, and the whole room for the answer."""
-        if lane.limits.tpm is None or unit is None:
-            return 0.0
         return self._tokens_in(lane, unit) + lane.caller.reply_tokens
 
     def _tokens_in(self, lane: Lane, unit: int) -> float:
@@ -413,18 +416,39 @@ class Execution:
             lane.gate.hand_on()
 
     async def _send(self, lane: Lane, load: _Load) -> None:
+        """Have a load carried, and see to what comes of it."""
+        ledger, tickets, limits = self._ledger, load.tickets, lane.limits
         used = None
         paid: float | None = 0.0
+        started = ended = self._loop.time()
+        left = limits.deadline - (started - min([ticket.first_at for ticket in tickets]))
         try:
-            started = self._loop.time()
-            results = await self._carry(lane, load.tickets, started)
-            if self._ledger.ended is not None:  # a function that would not be cancelled: its result is dropped
-                return
+            questions = [self._question(lane, ticket) for ticket in tickets]
+            for _ in tickets:
+                ledger.sent(lane.index)
+            try:
+                timeout = limits.timeout if limits.timeout <= left else max(0.001, left)
+                results = await lane.caller.carry(questions, timeout)
+            except asyncio.CancelledError:
+                ended = self._loop.time()
+                if ledger.ended is None:
+                    given_up = Failure("cancelled", "given up when the run was stopped")
+                    for ticket in tickets:
+                        ledger.attempted(ticket.unit, lane.index, started, ended, given_up)
+                raise
+            except Exception as error:  # noqa: BLE001
+                results = [_internal(error)] * len(tickets)
+            if len(results) != len(tickets):
+                miscounted = ValueError(f"{len(results)} results for {len(tickets)} questions")
+                results = [_internal(miscounted)] * len(tickets)
             ended = self._loop.time()
-            used = _tokens_used(results)
-            for ticket, result in zip(load.tickets, results, strict=True):
+            if ledger.ended is not None:  # a function that would not be cancelled: its result is dropped
+                return
+            if lane.gate.counts_tokens:
+                used = _tokens_used(results)
+            for ticket, result in zip(tickets, results, strict=True):
                 ticket.tries += 1
-                cost = self._ledger.attempted(ticket.unit, lane.index, started, ended, result)
+                cost = ledger.attempted(ticket.unit, lane.index, started, ended, result)
                 paid = None if cost is None or paid is None else paid + cost
                 try:
                     self._judge(lane, ticket, result, ended)
@@ -435,7 +459,7 @@ class Execution:
             if self._budget is not None:
                 self._settle_up(lane, load.money, paid)
             # After the judgement: what it asks again goes before what waits for a slot.
-            lane.gate.leave(self._loop.time(), load.reserved, used, lane.wake, load.entered)
+            lane.gate.leave(ended, load.reserved, used, lane.wake, load.entered)
 
     def _settle_up(self, lane: Lane, reserved: float, paid: float | None) -> None:
         if self._budget is not None:
@@ -443,29 +467,6 @@ class Execution:
             for other in self._lanes:  # they may have waited for the money to come back
                 if other is not lane and other.stopped is None:
                     self._pump(other)
-
-    async def _carry(self, lane: Lane, tickets: list[Ticket], started: float) -> Sequence[Completion | Failure]:
-        limits = lane.limits
-        timeout = limits.timeout
-        left = limits.deadline - (started - min(ticket.first_at for ticket in tickets))
-        if left < timeout:
-            timeout = max(0.001, left)
-        questions = [self._question(lane, ticket) for ticket in tickets]
-        for _ in tickets:
-            self._ledger.sent(lane.index, started)
-        try:
-            results = await lane.caller.carry(questions, timeout)
-            if len(results) != len(tickets):
-                raise ValueError(f"{len(results)} results for {len(tickets)} questions")
-        except asyncio.CancelledError:
-            if self._ledger.ended is None:
-                given_up = Failure("cancelled", "given up when the run was stopped")
-                for ticket in tickets:
-                    self._ledger.attempted(ticket.unit, lane.index, started, self._loop.time(), given_up)
-            raise
-        except Exception as error:  # noqa: BLE001
-            return [_internal(error)] * len(tickets)
-        return results
 
     def _question(self, lane: Lane, ticket: Ticket) -> Question:
         question = ticket.question
@@ -496,7 +497,7 @@ class Execution:
         lane.count(result.usage)
         if lane.completed == 1 and lane.refused:
             self._pump(lane)
-        question = self._question(lane, ticket)
+        question = ticket.question or self._question(lane, ticket)
         verdict = judge(self._plan.task, question, result)
         if isinstance(verdict, Again):
             ticket.question = verdict.question
@@ -629,7 +630,8 @@ class Execution:
         self._open_units -= 1
         if outcome.failure is not None and self._raise_on_error and self._halted is None:
             self.halt("raised")
-        self._look_whether_over()
+        if not self._open_units or self._halted is not None:
+            self._look_whether_over()
 
     def _ask_seats(self, unit: int, seats: Sequence[Seat]) -> None:
         asked = self._asked[unit]

@@ -9,7 +9,7 @@ from typing import Any
 from batchkit._engine.plan import Plan
 from batchkit._logic.itinerary import Outcome, seats_of
 from batchkit._logic.pricing import cost_of
-from batchkit._logic.progress import Attempted, Event, Finished, Group, Progress, Retrying, Sent, Settled, Snapshot
+from batchkit._logic.progress import Event, Finished, Group, Progress, Retrying, Snapshot
 from batchkit.records import ERROR_KINDS, Completion, Failure
 
 __all__ = ["ANSWERED", "FAILED", "PENDING", "Attempts", "Ledger"]
@@ -89,16 +89,17 @@ class Ledger:
             _groups(plan),
         )
 
-    def sent(self, lane: int, at: float) -> None:
-        """Note that a request left."""
-        self.tell(Sent(lane, at))
+    def sent(self, lane: int) -> None:
+        """Note that a unit's request left."""
+        self._progress.sent(lane)
 
     def attempted(
         self, unit: int, lane: int, started: float, ended: float, result: Completion | Failure
     ) -> float | None:
         """Note what came of a request, and return what it cost; None where that is unknown."""
         log = self.attempts
-        paid = cost_of(result, self._prices[lane])
+        price = self._prices[lane]
+        paid = None if price is None else cost_of(result, price)
         self.lane[unit] = lane
         log.unit.append(unit)
         log.lane.append(lane)
@@ -119,14 +120,14 @@ class Ledger:
             tokens_in, tokens_out, cached = usage.input, usage.output, usage.cached
             log.kind.append(-1)
             log.status.append(0)
-            log.finish.append(result.finish.value)
+            log.finish.append(result.finish._value_)  # .value is a property, and slow
             log.model.append(result.model)
         log.tokens_in.append(tokens_in)
         log.tokens_out.append(tokens_out)
         log.tokens_cached.append(cached)
         log.cost.append(_NAN if paid is None else paid)
         log.message.append(message)
-        self.tell(Attempted(lane, kind, started, ended, tokens_in, tokens_out, paid))
+        self._progress.attempted(lane, kind, started, ended, tokens_in, tokens_out, paid)
         if self._again:
             self._stand_still(unit)
         if kind is not None:
@@ -147,7 +148,7 @@ class Ledger:
             self.source[unit] = answer.confidence_source
             self.state[unit] = ANSWERED
             self.order.append(unit)
-            self.tell(Settled(outcome.provider, rows, None, reused, code))
+            self._progress.settled(outcome.provider, rows, None, reused, code)
         elif failure is not None:
             self.kind[unit] = _CODE[failure.kind]
             self.messages[unit] = failure.message
@@ -155,7 +156,7 @@ class Ledger:
             self.order.append(unit)
             if self.first_failed is None:
                 self.first_failed = unit
-            self.tell(Settled(outcome.provider, rows, failure.kind, False, code, failure.message))
+            self._progress.settled(outcome.provider, rows, failure.kind, False, code, failure.message)
 
     def finished(self, why: str, at: float) -> None:
         """Close the run."""

@@ -53,6 +53,11 @@ class Gate:
             self._tighten()
             self.hand_on()
 
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether it is of use to tell it what requests used."""
+        return self._tokens is not None
+
     def enter(self, now: float, tokens: float, wake: Callable[[], None]) -> float:
         """Let one request go, or say how many seconds to wait before asking again.
 
@@ -63,7 +68,7 @@ class Gate:
             if wake not in self._queue:
                 self._queue.append(wake)
             return math.inf
-        wait = max(0.0, self.paused_until - now)
+        wait = self.paused_until - now
         if self._requests is not None and self._counts_requests:
             wait = max(wait, self._requests.wait(now))
         if self._tokens is not None and self._counts_tokens:
@@ -90,10 +95,11 @@ class Gate:
         self.in_flight -= 1
         if self._tokens is not None and used is not None:
             self._tokens.correct(now, used - reserved, now if entered is None else entered)
-        if self._queue and self._queue[0] is mine:
-            self._queue.rotate(-1)
-        else:
-            self.hand_on()
+        if self._queue:
+            if self._queue[0] is mine:
+                self._queue.rotate(-1)
+            else:
+                self.hand_on()
 
     def lower(self) -> None:
         """Let half as many in flight as now, at least one: the provider is overloaded."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import io
+import math
 import os
 import ssl
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import aiohttp
+from yarl import URL
 
 from batchkit._engine import bridge
 from batchkit.errors import ConfigError
@@ -34,12 +36,70 @@ class HttpAnswer(NamedTuple):
     body: bytes
 
 
+class _Watch:
+    """Ends requests that take too long: one timer for all of them, since most are over long before their time."""
+
+    __slots__ = ("_at", "_ends", "_loop", "_overdue", "_timer")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ends: dict[asyncio.Task[Any], float] = {}
+        self._overdue: set[asyncio.Task[Any]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._at = math.inf
+
+    def begin(self, timeout: float) -> asyncio.Task[Any]:
+        """Cancel this task after ``timeout`` seconds, unless `end` comes first. Returns the task."""
+        task = asyncio.current_task()
+        assert task is not None
+        end = self._ends[task] = self._loop.time() + timeout
+        if end < self._at:
+            self._look_at(end)
+        return task
+
+    def end(self, task: asyncio.Task[Any]) -> None:
+        """Let this task be, and take back its cancellation if that was the watch's doing."""
+        del self._ends[task]
+        if self._overdue and task in self._overdue:
+            self._overdue.remove(task)
+            task.uncancel()
+
+    def is_overdue(self, task: asyncio.Task[Any]) -> bool:
+        """Whether a cancellation that reached this task is the watch's doing and nobody else's. Asked before `end`."""
+        return task in self._overdue and task.cancelling() == 1
+
+    def stop(self) -> None:
+        """Drop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look_at(self, at: float) -> None:
+        self.stop()
+        self._at = at
+        self._timer = self._loop.call_at(at, self._look)
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        for task, end in self._ends.items():
+            if end <= now and task not in self._overdue:
+                self._overdue.add(task)
+                task.cancel()
+        self._at = math.inf
+        waiting = [end for task, end in self._ends.items() if task not in self._overdue]
+        if waiting:
+            self._look_at(min(waiting))
+
+
 @dataclass(eq=False)
 class _Session:
     client: aiohttp.ClientSession
+    watch: _Watch
     users: int = 0
     closing: asyncio.TimerHandle | None = None
-    timeouts: dict[float, aiohttp.ClientTimeout] = field(default_factory=dict)
+
+    async def close(self) -> None:
+        self.watch.stop()
+        await self.client.close()
 
 
 _sessions: dict[Hashable, _Session] = {}
@@ -48,37 +108,43 @@ _sessions: dict[Hashable, _Session] = {}
 class Channel:
     """A provider's connections, on loan from a session that lives on between runs."""
 
-    __slots__ = ("_budget", "_headers", "_proxy", "_session")
+    __slots__ = ("_key", "_proxy", "_session", "_text", "_url")
 
-    def __init__(self, budget: Hashable, session: _Session, headers: Mapping[str, str], proxy: str | None) -> None:
-        self._budget = budget
+    def __init__(self, key: Hashable, session: _Session, proxy: str | None) -> None:
+        self._key = key
         self._session = session
-        self._headers = headers
         self._proxy = proxy
+        self._text: str | None = None
+        self._url = URL()
 
     async def post(self, url: str, body: bytes, timeout: float) -> HttpAnswer | Failure:
         """Send one request. Foreign errors come back as failures, cancellation passes through."""
-        session = self._session
-        limit = session.timeouts.get(timeout)
-        if limit is None:
-            limit = session.timeouts.setdefault(timeout, aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT))
-            if len(session.timeouts) > 100:
-                session.timeouts.clear()
+        watch = self._session.watch
+        task = watch.begin(timeout)
         try:
-            # aiohttp warns of large bodies given as bytes, which it writes at one go.
-            data = body if len(body) < _LARGE else io.BytesIO(body)
-            # No redirects: they would carry the key to wherever they point.
-            async with session.client.post(
-                url, data=data, headers=self._headers, timeout=limit, allow_redirects=False, proxy=self._proxy
+            if url != self._text:
+                self._text, self._url = url, URL(url)
+            async with self._session.client.post(
+                self._url,
+                # aiohttp warns of large bodies given as bytes, which it writes at one go.
+                data=body if len(body) < _LARGE else io.BytesIO(body),
+                allow_redirects=False,  # they would carry the key to wherever they point
+                proxy=self._proxy,
             ) as response:
                 return HttpAnswer(response.status, response.headers, await response.read())
-        except aiohttp.ConnectionTimeoutError:
-            text = f"no connection within {min(_CONNECT, timeout):g} s"
-            return Failure("connection", text, Scope.TRANSIENT, unreached=True)
-        except TimeoutError:
+        except asyncio.CancelledError:
+            if not watch.is_overdue(task):
+                raise
             return Failure("timeout", f"no answer within {timeout:g} s", Scope.TRANSIENT)
+        except aiohttp.ConnectionTimeoutError:
+            text = f"no connection within {_CONNECT:g} s"
+            return Failure("connection", text, Scope.TRANSIENT, unreached=True)
         except aiohttp.ClientError as error:
             return _translate(error)
+        except ValueError:
+            return _translate(aiohttp.InvalidURL(url))
+        finally:
+            watch.end(task)
 
     def close(self) -> None:
         """Give the connections back. Without another user the session closes after a while."""
@@ -86,7 +152,7 @@ class Channel:
         session.users -= 1
         if not session.users:
             loop = asyncio.get_running_loop()
-            session.closing = loop.call_later(_IDLE, _expire, self._budget)
+            session.closing = loop.call_later(_IDLE, _expire, self._key)
 
 
 def open_channel(
@@ -96,13 +162,15 @@ def open_channel(
 
     Parameters
     ----------
+    headers : mapping
+        Sent with each request; what is sent with others has connections of its own.
     proxy : str, optional
         URL of the proxy to go through.
     ca_file : str, optional
         File of certificates to trust beside the system's.
     """
-    budget = (budget, ca_file)
-    session = _sessions.get(budget)
+    key = (budget, ca_file, frozenset(headers.items()))
+    session = _sessions.get(key)
     if session is None:
         client = aiohttp.ClientSession(
             # The slots of a lane bound its connections; a second bound here would only queue in secret.
@@ -110,13 +178,15 @@ def open_channel(
                 limit=0, keepalive_timeout=_IDLE, ssl=True if ca_file is None else trusting(ca_file)
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
+            headers=headers,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),
         )
-        session = _sessions[budget] = _Session(client)
+        session = _sessions[key] = _Session(client, _Watch())
     if session.closing is not None:
         session.closing.cancel()
         session.closing = None
     session.users += 1
-    return Channel(budget, session, headers, proxy)
+    return Channel(key, session, proxy)
 
 
 @functools.cache
@@ -173,10 +243,10 @@ def _reason(error: OSError) -> str:
     return (os.strerror(error.errno) if error.errno else str(error)).lower()
 
 
-def _expire(budget: Hashable) -> None:
-    session = _sessions.pop(budget, None)
+def _expire(key: Hashable) -> None:
+    session = _sessions.pop(key, None)
     if session is not None:
-        task = asyncio.get_running_loop().create_task(session.client.close())
+        task = asyncio.get_running_loop().create_task(session.close())
         _closing.add(task)
         task.add_done_callback(_closing.discard)
 
@@ -199,7 +269,7 @@ if hasattr(os, "register_at_fork"):
 
 async def _close_all() -> None:
     for session in _sessions.values():
-        await session.client.close()
+        await session.close()
     _sessions.clear()
 
 

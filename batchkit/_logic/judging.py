@@ -28,15 +28,8 @@ def judge(task: Task, question: Question, completion: Completion) -> Answer | Fa
     that is no valid answer once more with the complaint. Refusals and filtered replies are final:
     the same model would say the same.
     """
-    match completion.finish:
-        case Finish.TRUNCATED:
-            if question.room > 1:
-                return Failure("truncated", _excerpt("cut at its output cap twice", completion))
-            return Again(question._replace(room=_GROWTH))
-        case Finish.REFUSED:
-            return Failure("refused", _excerpt("the model refused", completion))
-        case Finish.FILTERED:
-            return Failure("filtered", _excerpt("a content filter stopped the reply", completion))
+    if completion.finish is not Finish.STOP:
+        return _ended_early(question, completion)
     verdict = task.check(completion.reply)
     if isinstance(verdict, Answer):
         return verdict
@@ -45,6 +38,17 @@ def judge(task: Task, question: Question, completion: Completion) -> Answer | Fa
     said = completion.reply.text if isinstance(completion.reply, Text) else ""
     turns = tuple(Turn(*turn) for turn in repair_turns(said, verdict.text, question.row))
     return Again(question._replace(turns=turns, complaint=verdict.text))
+
+
+def _ended_early(question: Question, completion: Completion) -> Failure | Again:
+    match completion.finish:
+        case Finish.REFUSED:
+            return Failure("refused", _excerpt("the model refused", completion))
+        case Finish.FILTERED:
+            return Failure("filtered", _excerpt("a content filter stopped the reply", completion))
+    if question.room > 1:
+        return Failure("truncated", _excerpt("cut at its output cap twice", completion))
+    return Again(question._replace(room=_GROWTH))
 
 
 def _excerpt(what: str, completion: Completion) -> str:

@@ -30,6 +30,10 @@ def value_of(text: str) -> Any:
     'defect'
     """
     try:
+        return orjson.loads(text)
+    except ValueError:
+        pass
+    try:
         return _load(text)
     except ValueError:
         pass

@@ -214,36 +214,13 @@ class Progress:
 
     def fold(self, event: Event) -> None:
         """Take one event in."""
-        match event:  # the frequent ones first, and unpacked: a pattern with names costs twice as much
-            case Sent():
-                self._lanes[event.lane].in_flight += 1
+        match event:
+            case Sent(lane):
+                self.sent(lane)
             case Attempted():
-                index, kind, started, ended, tokens_in, tokens_out, paid = event
-                tally = self._lanes[index]
-                tally.in_flight -= 1
-                tally.requests += 1
-                tally.tokens_in += tokens_in
-                tally.tokens_out += tokens_out
-                tally.cost.add(paid)
-                if kind is None:
-                    bucket = _bucket(ended - started)
-                    tally.latency[bucket] = tally.latency.get(bucket, 0) + 1
+                self.attempted(*event)
             case Settled():
-                index, rows, kind, reused, group, message = event
-                tally = self._lanes[index]
-                self._open_rows[group] = self._open_rows.get(group, 0) - rows
-                self._open_units[group] = self._open_units.get(group, 0) - 1
-                if kind is None:
-                    self._answered += rows
-                    tally.answered += rows
-                    if reused:
-                        self._reused += rows
-                        tally.reused += rows
-                else:
-                    self._errors[kind] += rows
-                    tally.failed += rows
-                    if message is not None:
-                        self._examples.setdefault(kind, message)
+                self.settled(*event)
             case Retrying(lane, rows):
                 self._lanes[lane].retrying += rows
             case Paused(lane, until):
@@ -256,6 +233,58 @@ class Progress:
                 self._finished = why
                 for tally in self._lanes:
                     tally.retrying = 0
+
+    # Each request has one of each of these: they can be had without an event.
+
+    def sent(self, lane: int) -> None:
+        """Take in a `Sent`."""
+        self._lanes[lane].in_flight += 1
+
+    def attempted(
+        self,
+        lane: int,
+        kind: str | None,
+        started: float,
+        ended: float,
+        tokens_in: int,
+        tokens_out: int,
+        cost: float | None = None,
+    ) -> None:
+        """Take in an `Attempted`."""
+        tally = self._lanes[lane]
+        tally.in_flight -= 1
+        tally.requests += 1
+        tally.tokens_in += tokens_in
+        tally.tokens_out += tokens_out
+        tally.cost.add(cost)
+        if kind is None:
+            bucket = _bucket(ended - started)
+            tally.latency[bucket] = tally.latency.get(bucket, 0) + 1
+
+    def settled(
+        self,
+        lane: int,
+        rows: int,
+        kind: str | None,
+        reused: bool = False,
+        group: int = 0,
+        message: str | None = None,
+    ) -> None:
+        """Take in a `Settled`."""
+        tally = self._lanes[lane]
+        self._open_rows[group] = self._open_rows.get(group, 0) - rows
+        self._open_units[group] = self._open_units.get(group, 0) - 1
+        if kind is None:
+            self._answered += rows
+            tally.answered += rows
+            if reused:
+                self._reused += rows
+                tally.reused += rows
+        else:
+            self._errors[kind] += rows
+            tally.failed += rows
+            if message is not None:
+                self._examples.setdefault(kind, message)
 
     def snapshot(self, now: float = 0.0, elapsed: float = 0.0) -> Snapshot:
         """Where the run stands ``now``, on the clock of the events, so many seconds after it began."""

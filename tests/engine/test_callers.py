@@ -7,6 +7,7 @@ import functools
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from virtual import run
 
 from batchkit._dialects import DIALECTS
-from batchkit._engine import bridge
+from batchkit._engine import bridge, callers
 from batchkit._engine.callers import EmbeddedCaller, FunctionCaller, HttpCaller
 from batchkit._engine.transport import HttpAnswer
 from batchkit.records import (
@@ -30,6 +31,7 @@ from batchkit.records import (
     Scope,
     Structured,
     Text,
+    Turn,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -441,6 +443,32 @@ def test_any_text_can_be_sent(row):
     assert isinstance(result, Completion)
     sent = orjson.loads(body)["messages"][-1]["content"]
     assert sent.encode("utf-8", "strict")
+
+
+VENDOR_OF = {
+    "openai": "openai-compatible",
+    "responses": "openai",
+    "anthropic": "anthropic",
+    "gemini": "gemini",
+    "ollama": "ollama",
+}
+
+
+@pytest.mark.parametrize("dialect", VENDOR_OF)
+@given(
+    row=st.text() | st.sampled_from(["", "\ud800", "\x00", '"', "where the row belongs"]),
+    system=st.text(max_size=20) | st.just(callers._BLANK),
+    turns=st.lists(st.tuples(st.sampled_from(["user", "assistant"]), st.text(min_size=1)), max_size=2),
+    room=st.sampled_from([1, 4]),
+)
+def test_a_body_is_what_the_dialect_makes_of_the_question(dialect, row, system, turns, room):
+    """What is sent is the dialect's own body for the question, though most of it is written down only once."""
+    brief = replace(BRIEF, system=system)
+    endpoint = Endpoint(VENDOR_OF[dialect], "m", "http://127.0.0.1:9/v1", KEY, extra_body={"user": "me"})
+    caller = HttpCaller(endpoint, DIALECTS[dialect], brief, (object(),))
+    question = Question(brief, row, tuple(Turn(*turn) for turn in turns), None, room)
+    body = DIALECTS[dialect].encode(DIALECTS[dialect].prepare(brief, endpoint), question, endpoint)
+    assert orjson.loads(caller._body(question)) == callers._clean(body)
 
 
 def test_a_failure_of_the_transport_passes():

@@ -75,7 +75,7 @@ def test_every_column_has_an_entry_per_attempt(results):
     """However attempts end, no column falls behind another."""
     book = ledger()
     for result in results:
-        book.sent(0, 0.0)
+        book.sent(0)
         book.attempted(0, 0, 0.0, 1.0, result)
     assert {len(column) for column in columns(book.attempts)} == {len(results)} == {len(book.attempts)}
 

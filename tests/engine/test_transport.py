@@ -258,15 +258,38 @@ def test_large_bodies_travel():
     assert talk(conversation) == (200, size)
 
 
-def test_many_time_outs_do_not_pile_up():
-    """Time-outs that are all different leave no trace."""
+def test_each_request_has_its_own_time():
+    """Of requests on their way at once, each ends after its own seconds, whatever the order in which they began."""
 
     async def conversation(server, channel):
-        for number in range(150):
-            await channel.post(server.url, b"{}", 30.0 + number)
-        return len(channel._session.timeouts)
+        ended = []
 
-    assert talk(conversation) <= 101
+        async def ask(timeout):
+            failure = await channel.post(server.url, b"{}", timeout)
+            ended.append((timeout, failure.kind))
+
+        await asyncio.gather(*map(ask, (0.3, 0.1, 0.2)))
+        answer = await channel.post(server.url, b"{}", 0.5)  # the next one has all of its time
+        return ended, answer.status, channel._session.watch._ends
+
+    assert talk(conversation, ..., ..., ...) == ([(0.1, "timeout"), (0.2, "timeout"), (0.3, "timeout")], 200, {})
+
+
+def test_cancellation_passes_though_the_time_is_up():
+    """A request that is given up in the very moment in which its time is up ends as cancelled."""
+
+    async def conversation(server, channel):
+        task = asyncio.ensure_future(channel.post(server.url, b"{}", 0.05))
+        await server.asked.wait()
+        watch = channel._session.watch
+        while task not in watch._overdue:
+            watch._ends[task] = 0.0
+            watch._look()
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled(), watch._ends, watch._overdue
+
+    assert talk(conversation, ...) == (True, {}, set())
 
 
 def test_an_idle_session_closes(monkeypatch):
@@ -279,12 +302,12 @@ def test_an_idle_session_closes(monkeypatch):
         first.close()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert (budget, None) in transport._sessions
-        client = transport._sessions[budget, None].client
+        assert (budget, None, frozenset()) in transport._sessions
+        client = transport._sessions[budget, None, frozenset()].client
         second.close()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert (budget, None) not in transport._sessions
+        assert (budget, None, frozenset()) not in transport._sessions
         await asyncio.gather(*transport._closing)
         return client.closed
 
@@ -302,7 +325,7 @@ def test_a_session_borrowed_again_stays_open(monkeypatch):
         again = open_channel(budget, {})
         await asyncio.sleep(0.0)
         await asyncio.sleep(0.0)
-        assert not transport._sessions[budget, None].client.closed
+        assert not transport._sessions[budget, None, frozenset()].client.closed
         assert again._session is channel._session
         again.close()
         await closed()
@@ -357,7 +380,9 @@ def script(rest="", *flags):
     done = subprocess.run(
         [sys.executable, *flags, "-c", text], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    # A loaded machine is slow, of which asyncio complains where it is strict.
+    complaints = [line for line in done.stderr.splitlines() if not line.startswith("Executing ")]
+    assert (done.returncode, complaints) == (0, [])
     return done.stdout.splitlines()
 
 
