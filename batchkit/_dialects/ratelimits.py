@@ -345,7 +345,7 @@ def _is_of_a_day(limit: float, spent: float, reset: float) -> bool:
     told in whole requests, so half of one day is the least that this comes out at; anything
     else (OpenAI's guide itself shows 6m0s beside 16 tokens of 150,000) says nothing.
     """
-    if spent <= 0:
+    if spent < 1:
         return False
     least = reset - 1 if reset == int(reset) else reset  # Whole seconds may have been rounded up.
     return least * limit >= 0.4 * _DAY * spent and reset * limit <= 1.1 * _DAY * spent

@@ -53,6 +53,14 @@ class Server:
     rpm : float, optional
         Requests per minute. The quota refills continuously and one second of it (at least one
         request) may be saved up; what is beyond is refused with HTTP 429 and ``retry-after``.
+    tpm : float, optional
+        Tokens per minute, of input and output together, with a quota like that of ``rpm``. A
+        request takes its input and its cap on output, and what it has not used of that comes back
+        with the answer. One of more than a second's quota gets in when nothing is taken.
+    limit_headers : bool, default False
+        Whether all answers to questions say what is left of ``rpm`` and ``tpm``, in headers as
+        the vendor sends them: OpenAI, Anthropic, and of the vendors ``azure``, ``groq`` (requests
+        as so many per day) and ``mistral``. The others send none, whatever is set here.
     max_concurrency : int, optional
         Requests being answered at once; one more is refused with HTTP 429.
     server_errors : float, default 0.0
@@ -106,6 +114,8 @@ class Server:
     latency: float = 0.0
     jitter: float = 0.0
     rpm: float | None = None
+    tpm: float | None = None
+    limit_headers: bool = False
     max_concurrency: int | None = None
     server_errors: float = 0.0
     drops: float = 0.0
@@ -126,8 +136,11 @@ class Server:
             _check_number(name, getattr(self, name), 1.0 if name in _SHARES else math.inf)
         if sum(getattr(self, name) for name in _SHARES) > 1 + 1e-9:
             raise ConfigError(f"Server: the shares {', '.join(_SHARES)} come to more than 1; make them smaller.")
-        if self.rpm is not None and not (_is_number(self.rpm) and 0 < self.rpm < math.inf):
-            raise ConfigError(f"Server(rpm={self.rpm!r}): write requests per minute, above 0, or None for no limit.")
+        _check_limit("rpm", self.rpm, "requests")
+        _check_limit("tpm", self.tpm, "tokens")
+        announced: Any = self.limit_headers
+        if not isinstance(announced, bool):
+            raise ConfigError(f"Server(limit_headers={announced!r}): write True or False.")
         most: Any = self.max_concurrency
         if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
             raise ConfigError(f"Server(max_concurrency={most!r}): write a whole number from 1, or None for no limit.")
@@ -195,6 +208,11 @@ def _check_number(name: str, value: Any, most: float) -> None:
         raise ConfigError(f"Server({name}={value!r}): write {wanted}.")
 
 
+def _check_limit(name: str, value: Any, thing: str) -> None:
+    if value is not None and not (_is_number(value) and 0 < value < math.inf):
+        raise ConfigError(f"Server({name}={value!r}): write {thing} per minute, above 0, or None for no limit.")
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
@@ -215,7 +233,7 @@ class Request:
 
     - faults of the `Server`: ``server_error drop garbage truncated invalid hang``
     - a failure's name out of the server's script
-    - limits: ``over_rpm over_concurrency``
+    - limits: ``over_rpm over_tpm over_concurrency``
     - ``refused`` (key, model, path, body or rules), ``answer_raised`` (the function given as
       ``answer`` or ``script``)
     - ``abandoned``: the client left, or the server was closed, before the answer

@@ -21,6 +21,7 @@ from batchkit._playground.answers import Answerer
 from batchkit._playground.failures import DATE, Failure, Inside, Raw, Silence, Twist, find_failure
 from batchkit._playground.faults import Bucket, Draw, draw
 from batchkit._playground.judge import Asked, Verdict, answer_value, count_tokens, wrong_label
+from batchkit._playground.limits import limit_headers, plain
 from batchkit._playground.rules import RuleBook, surprises
 from batchkit._playground.server import Log, Request, Server, check_step
 from batchkit._playground.unsupported import unsupported
@@ -52,6 +53,9 @@ class _Exchange:
         self.input_tokens = 0
         self.output_tokens = 0
         self.holds_slot = False
+        self.is_question = False
+        self.reserved = 0
+        """Tokens taken for it that are not settled yet."""
         self._connections = connections
         self._site = site
         self._arrived = time.monotonic()
@@ -63,6 +67,7 @@ class _Exchange:
             return
         self._ended = True
         self._site.busy -= self.holds_slot
+        self._site.settle(self)
         request = Request(
             path=self.path,
             fate=self.fate,
@@ -106,7 +111,9 @@ class Site:
         self._doors = Doors(server.dialect, server.vendor)
         self.wire: Wire = self._doors.wire
         self._rule_books: dict[Wire, RuleBook] = {}
-        self._bucket = None if server.rpm is None else Bucket(server.rpm, time.monotonic())
+        limits = {"requests": server.rpm, "tokens": server.tpm}
+        now = time.monotonic()
+        self._buckets = {thing: Bucket(limit, now) for thing, limit in limits.items() if limit is not None}
         self._histories: dict[bytes, _History] = {}
         self._ids = itertools.count(1)
         self._steps = itertools.count()
@@ -167,12 +174,13 @@ class Site:
         if visit.wants == "models":
             exchange.fate = "models"
             return self._respond(exchange, 200, wire.models(self._server.models or ("playground",)))
+        exchange.is_question = True
         asked = self._read(body, request.headers, visit)
         if isinstance(asked, Refusal):
             return self._refuse(exchange, asked)
         exchange.text = asked.text
         exchange.input_tokens = asked.input_tokens
-        over = self._over_a_limit(exchange)
+        over = self._over_a_limit(exchange, asked)
         if over is not None:
             return over
         return await self._serve(request, asked, exchange)
@@ -211,7 +219,7 @@ class Site:
             book = self._rule_books[wire] = RuleBook(wire.dialect, wire.vendor)
         return book
 
-    def _over_a_limit(self, exchange: _Exchange) -> web.Response | None:
+    def _over_a_limit(self, exchange: _Exchange, asked: Asked) -> web.Response | None:
         most = self._server.max_concurrency
         if most is not None and self.busy >= most:
             exchange.fate = "over_concurrency"
@@ -219,23 +227,42 @@ class Site:
             status = 503 if self._server.dialect == "ollama" else 429
             refusal = Refusal(status, f"Too many requests at once: {most} are being answered.", "rate_limit_exceeded")
             return self._error(exchange, refusal)
-        wait = 0.0 if self._bucket is None else self._bucket.take(time.monotonic())
+        now = time.monotonic()
+        requests, tokens = self._buckets.get("requests"), self._buckets.get("tokens")
+        wait = 0.0 if requests is None else requests.take(now)
         if wait:
             exchange.fate = "over_rpm"
-            return self._error(exchange, self._too_fast(wait))
+            return self._error(exchange, self._too_fast("requests", self._server.rpm or 0.0, wait))
+        size = asked.input_tokens + (asked.cap or 0)
+        wait = 0.0 if tokens is None else tokens.take(now, size)
+        if wait:
+            if requests is not None:
+                requests.give_back(now, 1.0)
+            exchange.fate = "over_tpm"
+            return self._error(exchange, self._too_fast("tokens", self._server.tpm or 0.0, wait))
+        exchange.reserved = size
         self.busy += 1
         exchange.holds_slot = True
         return None
 
-    def _too_fast(self, wait: float) -> Refusal:
-        message = f"Limit of {self._server.rpm:g} requests per minute reached."
+    def settle(self, exchange: _Exchange) -> None:
+        """Put back the tokens that were taken for an answer and are not in it."""
+        tokens = self._buckets.get("tokens")
+        if tokens is not None and exchange.reserved:
+            used = exchange.input_tokens + exchange.output_tokens
+            tokens.give_back(time.monotonic(), exchange.reserved - used)
+        exchange.reserved = 0
+
+    def _too_fast(self, thing: str, limit: float, wait: float) -> Refusal:
+        message = f"Limit of {plain(limit)} {thing} per minute reached."
         if self._server.dialect == "gemini":
             delay = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{wait:.3f}s"}]
             return Refusal(429, message, details=delay)
         headers = {"retry-after": str(math.ceil(wait))}
-        if self._server.dialect in ("openai", "responses"):
-            headers["retry-after-ms"] = str(math.ceil(wait * 1000))
-        return Refusal(429, message, "rate_limit_exceeded", headers=headers)
+        if self._server.dialect not in ("openai", "responses"):
+            return Refusal(429, message, "rate_limit_exceeded", headers=headers)
+        headers["retry-after-ms"] = str(math.ceil(wait * 1000))
+        return Refusal(429, message, "rate_limit_exceeded", kind=thing, headers=headers)
 
     async def _serve(self, request: web.BaseRequest, asked: Asked, exchange: _Exchange) -> web.StreamResponse:
         history = self._remember(asked)
@@ -344,12 +371,21 @@ class Site:
         request_id: str | None = None,
     ) -> web.Response:
         exchange.status = status
+        self.settle(exchange)
         raw = body if isinstance(body, bytes) else orjson.dumps(body)
         usual = "application/x-ndjson" if isinstance(body, bytes) else "application/json"
-        all_headers = {"content-type": content_type or usual, **(headers or {})}
+        limits = self._limit_headers() if exchange.is_question else {}
+        all_headers = {"content-type": content_type or usual, **limits, **(headers or {})}
         if exchange.wire.request_id_header is not None:
             all_headers[exchange.wire.request_id_header] = request_id or self._request_id()
         return web.Response(body=raw, status=status, reason=_PHRASES.get(status, "Unknown"), headers=all_headers)
+
+    def _limit_headers(self) -> dict[str, str]:
+        if not self._server.limit_headers:
+            return {}
+        now = time.monotonic()
+        gauges = {thing: bucket.read(now) for thing, bucket in self._buckets.items()}
+        return limit_headers(self._server.vendor or self._server.dialect, gauges, time.time())
 
     def _request_id(self) -> str:
         return f"req_{next(self._ids):012d}"

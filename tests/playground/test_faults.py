@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchkit._playground.faults import Bucket, draw
+from batchkit._playground.faults import Bucket, Gauge, draw
 from batchkit._playground.server import Server
 
 FAULTY = Server(server_errors=0.1, drops=0.1, garbage=0.1, truncated=0.1, invalid=0.1, hangs=0.1)
@@ -101,3 +101,56 @@ def test_the_bucket_says_how_long_to_wait(rpm):
     while not wait:
         wait = bucket.take(0.0)
     assert bucket.take(wait) == 0.0
+
+
+@given(st.floats(60, 1e6), st.lists(st.tuples(st.floats(0, 3), st.floats(0, 1e4)), max_size=100))
+def test_the_bucket_holds_its_quota_of_any_amounts(tpm, askings):
+    """However large the amounts, no more is taken than flows in, one second's quota and the last amount."""
+    bucket = Bucket(tpm, 0.0)
+    now, taken = 0.0, 0.0
+    for gap, amount in askings:
+        now += gap
+        if not bucket.take(now, amount):
+            assert taken <= tpm / 60 * (now + 1) * (1 + 1e-9) + 1e-6
+            taken += amount
+
+
+@given(st.floats(60, 1e6), st.floats(0, 1e5), st.floats(0, 1e5))
+def test_a_wait_for_an_amount_is_long_enough(tpm, first, second):
+    """Who comes back after the time that the bucket gave gets the amount, however large it is."""
+    bucket = Bucket(tpm, 0.0)
+    assert bucket.take(0.0, first) == 0.0
+    wait = bucket.take(0.0, second)
+    assert not wait or bucket.take(wait, second) == 0.0
+
+
+def test_what_was_not_used_comes_back():
+    """What is given back can be taken again, never more than the bucket holds, and what was used beyond is owed."""
+    bucket = Bucket(6_000, 0.0)
+    assert bucket.take(0.0, 150) == 0.0
+    bucket.give_back(0.0, 130)
+    assert bucket.read(0.0).used == pytest.approx(20)
+    bucket.give_back(0.0, 1_000)
+    assert bucket.read(0.0).used == 0
+    bucket.give_back(0.0, -200)
+    assert bucket.take(0.0, 1) == pytest.approx(1.01)
+
+
+@pytest.mark.parametrize(
+    ("taken", "after", "gauge", "remaining"),
+    [
+        (0, 0.0, Gauge(600, 0, 0.0, False), 600),
+        (1, 0.0, Gauge(600, 1, 0.1, False), 599),
+        (1, 0.05, Gauge(600, 0.5, 0.05, False), 599),
+        (9.5, 0.0, Gauge(600, 9.5, 0.95, True), 0),
+        (25, 0.0, Gauge(600, 25, 2.5, True), 0),
+        (25, 9.0, Gauge(600, 0, 0.0, False), 600),
+    ],
+)
+def test_the_bucket_says_what_is_left(taken, after, gauge, remaining):
+    """What is left is told of a minute's quota, and is nothing where nothing may be taken."""
+    bucket = Bucket(600, 0.0)
+    bucket.take(0.0, taken)
+    found = bucket.read(after)
+    assert found == pytest.approx(gauge)
+    assert found.remaining == remaining

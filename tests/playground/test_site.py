@@ -6,12 +6,14 @@ import asyncio
 import io
 import itertools
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
 import aiohttp
 import pytest
 
+from batchkit._dialects.ratelimits import read_allowances
 from batchkit._playground import RunningServer, Server, playground
 
 LABELS = ["billing", "delivery"]
@@ -43,6 +45,21 @@ def _body(dialect: str, text: str = "where is my parcel?", cap: int = 100, **cha
         return {"model": "m", "max_tokens": cap, "messages": [row], "output_config": form, **changes}
     form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA}}
     return {"model": "m", "max_completion_tokens": cap, "messages": [row], "response_format": form, **changes}
+
+
+GEMINI = {
+    "contents": [{"role": "user", "parts": [{"text": "where is my parcel?"}]}],
+    "generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA},
+}
+RESPONSES = {
+    "model": "m",
+    "input": "where is my parcel?",
+    "text": {"format": {"type": "json_schema", "name": "answer", "strict": True, "schema": SCHEMA}},
+}
+OLLAMA = {"model": "m", "messages": _body("openai")["messages"], "stream": False, "format": SCHEMA}
+GEMINI_KEY = {"x-goog-api-key": "k"}
+BEARER = {"authorization": "Bearer k"}
+PLAIN = {"model": "m", "messages": _body("openai")["messages"]}
 
 
 async def _until(condition: Callable[[], bool]) -> None:
@@ -279,6 +296,99 @@ async def test_the_rate_is_limited(dialect):
     assert 50_000 < int(headers["retry-after"]) <= 60_000
 
 
+@DIALECTS
+async def test_tokens_are_limited(dialect):
+    """A request beyond the quota of tokens is refused with HTTP 429 that says how long to wait."""
+    async with playground(answer=_first, s=Server(dialect, tpm=0.06)) as play:
+        first, _, _ = await _post(play.s, _body(dialect, "a row", cap=50))
+        second, reply, headers = await _post(play.s, _body(dialect, "a row", cap=50))
+        assert play.s.counts == {"answered": 1, "over_tpm": 1}
+    assert (first, second) == (200, 429)
+    assert _error_kind(dialect, reply) in ("rate_limit_exceeded", "rate_limit_error")
+    assert reply["error"]["message"] == "Limit of 0.06 tokens per minute reached."
+    # 2 tokens of input and 9 of output were used, 1 was there, and 1 is the most that there can be.
+    assert 10_900 < int(headers["retry-after"]) <= 11_000
+
+
+async def test_openai_says_which_limit_was_reached():
+    """An error of OpenAI's says whether there were too many requests or tokens."""
+    for limits, kind in (({"rpm": 0.001}, "requests"), ({"tpm": 0.001}, "tokens")):
+        async with playground(answer=_first, s=Server(**limits)) as play:
+            await _post(play.s)
+            _, reply, _ = await _post(play.s)
+        assert (reply["error"]["type"], reply["error"]["code"]) == (kind, "rate_limit_exceeded")
+
+
+async def test_tokens_are_those_of_input_and_cap_until_the_answer():
+    """While a request is answered its whole cap counts, and afterwards what it used."""
+    limits = {"tpm": 60_000, "limit_headers": True}
+    async with (
+        playground(answer=_first, s=Server(hangs=1, **limits)) as hanging,
+        playground(answer=_first, s=Server(**limits)) as answering,
+    ):
+        asking = asyncio.create_task(_post(hanging.s, _body("openai", "a row", cap=998_000)))
+        await _until(lambda: hanging.s.in_flight == 1)
+        status, _, headers = await _post(hanging.s, _body("openai", "a row", cap=1))
+        assert (status, headers["x-ratelimit-remaining-tokens"]) == (429, "0")
+        asking.cancel()
+        _, _, headers = await _post(answering.s, _body("openai", "a row", cap=998_000))
+        assert 59_989 <= int(headers["x-ratelimit-remaining-tokens"]) <= 60_000
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+
+async def test_a_request_over_the_tokens_takes_no_request():
+    """What is refused for its tokens leaves the quota of requests as it was."""
+    async with playground(answer=_first, s=Server(rpm=120, tpm=0.001, limit_headers=True)) as play:
+        for _ in range(9):
+            await _post(play.s)
+        assert play.s.counts == {"answered": 1, "over_tpm": 8}
+
+
+@DIALECTS
+@pytest.mark.parametrize("settings", [{}, {"server_errors": 1}, {"garbage": 1}, {"script": ["overloaded"]}])
+async def test_limits_are_announced_on_every_answer_to_a_question(dialect, settings):
+    """Answers, errors and refusals all say what is left, in headers that read as what was set."""
+    server = Server(dialect, rpm=0.5, tpm=6_000_000, limit_headers=True, **settings)
+    async with playground(answer=_first, s=server) as play:
+        answers = [await _post(play.s) for _ in range(2)]
+        answers.append(await _post(play.s, _body(dialect, nonsense=1)))
+    assert [status for status, _, _ in answers][1:] == [429, 400]
+    for _, _, headers in answers:
+        told = read_allowances(headers, time.time())
+        assert (told.requests.limit, told.requests.remaining, told.requests.window) == (0.5, 0, 60)
+        # Anthropic's times are in whole seconds, and no longer than a minute.
+        assert told.requests.reset == pytest.approx({"openai": 120, "anthropic": 60}[dialect], abs=2)
+        assert (told.tokens.limit, told.tokens.window) == (6_000_000, 60)
+        assert told.tokens.remaining > 5_900_000
+
+
+@pytest.mark.parametrize(
+    ("server", "path", "body"),
+    [
+        (Server("gemini", rpm=60, tpm=60, limit_headers=True), "/v1beta/models/m:generateContent", GEMINI),
+        (Server("ollama", rpm=60, tpm=60, limit_headers=True), "/api/chat", OLLAMA),
+        (Server("ollama", rpm=60, tpm=60, limit_headers=True), "/v1/chat/completions", PLAIN),
+        (Server(vendor="vllm", rpm=60, tpm=60, limit_headers=True), "/v1/chat/completions", PLAIN),
+        (Server(rpm=60, tpm=60), "/v1/chat/completions", PLAIN),
+        (Server(limit_headers=True), "/v1/chat/completions", PLAIN),
+    ],
+)
+async def test_who_announces_no_limits_sends_no_headers(server, path, body):
+    """Vendors without such headers, servers not told to send them and those without limits send none."""
+    async with playground(answer=_upper, s=server) as play:
+        status, _, headers = await _post(play.s, body, path=path, headers={**BEARER, **GEMINI_KEY})
+    assert (status, [name for name in headers if "limit" in name.lower()]) == (200, [])
+
+
+async def test_only_questions_are_told_the_limits():
+    """The list of models, a wrong path and a wrong key say nothing of limits."""
+    async with playground(answer=_first, s=Server(rpm=60, limit_headers=True, api_key="right")) as play:
+        for path, headers in (("/v1/models", BEARER), ("/nowhere", BEARER), (None, BEARER)):
+            _, _, found = await _post(play.s, path=path, headers=headers)
+            assert read_allowances(found, 0.0) is None
+
+
 @pytest.mark.parametrize("value", [object(), float])
 async def test_an_answer_that_is_no_json_is_a_server_error(value):
     """A function that returns what JSON cannot hold makes an HTTP 500 that says so."""
@@ -314,20 +424,6 @@ async def test_faults_do_not_depend_on_the_order():
             fates.append(sorted((request.text, request.fate) for request in play.s.requests))
             assert len(play.s.counts) == 3
     assert fates[0] == fates[1]
-
-
-GEMINI = {
-    "contents": [{"role": "user", "parts": [{"text": "where is my parcel?"}]}],
-    "generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA},
-}
-RESPONSES = {
-    "model": "m",
-    "input": "where is my parcel?",
-    "text": {"format": {"type": "json_schema", "name": "answer", "strict": True, "schema": SCHEMA}},
-}
-OLLAMA = {"model": "m", "messages": _body("openai")["messages"], "stream": False, "format": SCHEMA}
-GEMINI_KEY = {"x-goog-api-key": "k"}
-BEARER = {"authorization": "Bearer k"}
 
 
 @pytest.mark.parametrize(
