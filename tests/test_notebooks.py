@@ -21,6 +21,22 @@ BINDER = ROOT / "binder"
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SECONDS = 180.0
 MOST_BYTES = 300_000
+PROMISES = {
+    "04_background_and_async": [
+        "(True, 120)", "(80, 8)", "['cancelled']", "'120 requests for 120 labels'", "slow 60 other 60",
+    ],
+    "06_single_calls_in_batches": [
+        "['RED', 'BLUE', 'GREEN', 'WHITE', 'BLACK', 'PINK', 'GREY', 'BROWN', 'GOLD', 'TEAL'] (3, 3, 3, 1)",
+        "['RED', 'BLUE', 'GREEN', 'WHITE', 'BLACK'] (5,)",
+        "2 calls for batches of (5, 5)",
+        "green ValueError('green is too long') ?",
+        "(True, 10, (3, 3, 3, 1))",
+        "openai 10 (5, 5) anthropic 10 (3, 3, 3, 1)",
+        "(True, (2, 1), (4,))",
+        "30 20 10 30", "60 40 20 60", "120 80 40 120",
+    ],
+}  # fmt: skip
+"""What their texts say of their outputs, in these words, whatever the white space."""
 FROM_OUTSIDE = dict(os.environ)
 """With the proxies that an installation may need."""
 
@@ -56,6 +72,13 @@ def outputs(notebook, kind):
     return [output for cell in cells for output in cell.outputs if kind in output.get("data", {})]
 
 
+def words(notebook):
+    """All text it shows, in order, with single spaces."""
+    shown = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    texts = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in shown]
+    return " ".join(" ".join(texts).split())
+
+
 def pictures_and_tables(notebook):
     """How many pictures and how many tables it shows."""
     tables = [output for output in outputs(notebook, "text/html") if "<table" in output.data["text/html"]]
@@ -77,6 +100,17 @@ def test_a_notebook_runs_and_shows_what_its_stored_outputs_show(path, fresh):
     shown = pictures_and_tables(executed[path.name])
     assert shown == pictures_and_tables(read(path))
     assert min(shown) >= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "promise"), [(name, promise) for name, promises in PROMISES.items() for promise in promises]
+)
+def test_a_notebook_shows_what_its_text_says(name, promise, fresh):
+    """Counts, batch sizes and answers that the text names are the same in the stored outputs and in fresh ones."""
+    executed, _ = fresh
+    file = f"{name}.ipynb"
+    assert promise in words(read(ROOT / "notebooks" / file))
+    assert promise in words(executed[file])
 
 
 def test_all_notebooks_together_take_less_than_three_minutes(fresh):
