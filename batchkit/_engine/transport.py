@@ -124,14 +124,15 @@ class Channel:
         try:
             if url != self._text:
                 self._text, self._url = url, URL(url)
-            async with self._session.client.post(
+            # Awaited and not entered: read to its end, or failing at that, a response gives its connection back.
+            response = await self._session.client.post(
                 self._url,
                 # aiohttp warns of large bodies given as bytes, which it writes at one go.
                 data=body if len(body) < _LARGE else io.BytesIO(body),
                 allow_redirects=False,  # they would carry the key to wherever they point
                 proxy=self._proxy,
-            ) as response:
-                return HttpAnswer(response.status, response.headers, await response.read())
+            )
+            return HttpAnswer(response.status, response.headers, await response.read())
         except asyncio.CancelledError:
             if not watch.is_overdue(task):
                 raise
