@@ -17,6 +17,7 @@ from batchkit._dialects.base import Dialect, canonical_url, merge_headers
 from batchkit._dialects.errors import read_failure, read_request_id
 from batchkit._dialects.hints import advise
 from batchkit._dialects.quirks import changes
+from batchkit._dialects.ratelimits import Allowances, read_allowances
 from batchkit._engine.embedded import LabelModel
 from batchkit._engine.registry import learn, quirks_of
 from batchkit._engine.threads import in_thread, tamed
@@ -49,6 +50,8 @@ class Caller(Protocol):
     """How many questions one call takes at most."""
     reply_tokens: int
     """The most tokens one reply may have, where tokens are counted at all."""
+    told: Allowances | None
+    """What the latest reply said about the provider's limits."""
 
     async def open(self) -> None:
         """Get ready; called once before the first question."""
@@ -77,6 +80,7 @@ class HttpCaller:
     """
 
     batch = 1
+    told: Allowances | None = None
 
     def __init__(
         self,
@@ -118,7 +122,9 @@ class HttpCaller:
             self._prepare(quirks)
         answer = await self._channel.post(self._url, self._body(question), timeout)
         if isinstance(answer, Failure):
+            self.told = None
             return (self._explained(answer, quirks),)
+        self.told = read_allowances(answer.headers, time.time())
         result = self._read(*answer)
         if isinstance(result, Completion):
             return (result,)
@@ -203,6 +209,8 @@ class FunctionCaller:
     home : asyncio loop or None
         The caller's own loop, for functions that must run there; None runs them on the engine's.
     """
+
+    told: Allowances | None = None
 
     def __init__(
         self,
@@ -299,6 +307,7 @@ class EmbeddedCaller:
 
     batch = 256
     reply_tokens = 0
+    told: Allowances | None = None
 
     def __init__(self, brief: Brief) -> None:
         self._brief = brief

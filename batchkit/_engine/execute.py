@@ -308,7 +308,8 @@ class Execution:
                 self._arrive(lane, ticket, ticket.last or late)
                 continue
             reserve = price = 0.0
-            if limits.tpm is not None and (reserve := self._estimate(lane, unit)) > limits.tpm:
+            tpm = lane.gate.tpm
+            if tpm is not None and (reserve := self._estimate(lane, unit)) > tpm:
                 self._decline(lane, line, reserve)
                 continue
             if self._budget is not None and not self._budget.may_send(price := self._money(lane, line)):
@@ -347,11 +348,11 @@ class Execution:
         if able:
             self._ask_again(self._line(frozenset(other.index for other in able)), ticket)
             return
-        text = f"about {size:.0f} tokens, more than tpm={lane.limits.tpm:g} of {lane.spec.name} allows at all"
+        text = f"about {size:.0f} tokens, more than tpm={lane.gate.tpm:g} of {lane.spec.name} allows at all"
         self._arrive(lane, ticket, Failure("too_large", text))
 
     def _has_room(self, lane: Lane, unit: int) -> bool:
-        return lane.limits.tpm is None or self._estimate(lane, unit) <= lane.limits.tpm
+        return lane.gate.tpm is None or self._estimate(lane, unit) <= lane.gate.tpm
 
     def _estimate(self, lane: Lane, unit: int) -> float:
         """Tokens the next request is likely to use: four bytes each, and the whole room for the answer."""
@@ -446,6 +447,7 @@ class Execution:
                 return
             if lane.gate.counts_tokens:
                 used = _tokens_used(results)
+            self._heed(lane, load, results[0], ended)
             for ticket, result in zip(tickets, results, strict=True):
                 ticket.tries += 1
                 cost = ledger.attempted(ticket.unit, lane.index, started, ended, result)
@@ -467,6 +469,17 @@ class Execution:
             for other in self._lanes:  # they may have waited for the money to come back
                 if other is not lane and other.stopped is None:
                     self._pump(other)
+
+    def _heed(self, lane: Lane, load: _Load, result: Completion | Failure, now: float) -> None:
+        """Learn from a reply how fast its provider may be asked."""
+        if isinstance(result, Completion):
+            lane.gate.taken(now)
+        elif result.kind == "rate_limited" and result.scope is Scope.TRANSIENT:
+            lane.gate.refused(load.entered, now)
+        told = lane.caller.told
+        if told is not None:
+            tokens_in = self._tokens_in(lane, load.tickets[0].unit)
+            lane.gate.hear(now, told, tokens_in / (tokens_in + lane.caller.reply_tokens))
 
     def _question(self, lane: Lane, ticket: Ticket) -> Question:
         question = ticket.question

@@ -11,7 +11,8 @@ import os
 from collections import deque
 from collections.abc import Callable, Hashable
 
-from batchkit._logic.pacing import Quota
+from batchkit._dialects.ratelimits import Allowances
+from batchkit._logic.pacing import Pace, Quota
 from batchkit.records import Limits
 
 __all__ = ["Gate", "gate_of"]
@@ -21,8 +22,8 @@ class Gate:
     """One budget. Of several limits on it, the strictest holds."""
 
     __slots__ = (
-        "_ceiling", "_counts_requests", "_counts_tokens", "_members", "_queue", "_requests", "_slots", "_tokens",
-        "in_flight", "paused_until",
+        "_ceiling", "_counts_requests", "_counts_tokens", "_members", "_pace", "_paced", "_queue", "_requests",
+        "_slots", "_tokens", "_told", "in_flight", "paused_until",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -37,6 +38,10 @@ class Gate:
         self._tokens: Quota | None = None
         self._counts_requests = self._counts_tokens = False
         """Whether anyone who uses it now has such a limit; a log is kept on for those who come back."""
+        self._told: tuple[float | None, float | None] = (None, None)
+        """Requests and tokens per minute that the provider's replies say it allows."""
+        self._pace = Pace()
+        self._paced: Quota | None = None
 
     def __repr__(self) -> str:
         return f"<Gate {self.in_flight} of {self._slots} in flight, {self._requests}, {self._tokens}>"
@@ -52,11 +57,18 @@ class Gate:
         if self._members:
             self._tighten()
             self.hand_on()
+        else:
+            self._ceiling = math.inf  # whoever comes next may find the provider rested
 
     @property
     def counts_tokens(self) -> bool:
         """Whether it is of use to tell it what requests used."""
         return self._tokens is not None
+
+    @property
+    def tpm(self) -> float | None:
+        """Tokens per minute, by whoever limits them most; None where nobody does."""
+        return self._tokens.per_minute if self._tokens is not None and self._counts_tokens else None
 
     def enter(self, now: float, tokens: float, wake: Callable[[], None]) -> float:
         """Let one request go, or say how many seconds to wait before asking again.
@@ -73,9 +85,14 @@ class Gate:
             wait = max(wait, self._requests.wait(now))
         if self._tokens is not None and self._counts_tokens:
             wait = max(wait, self._tokens.wait(now, tokens))
+        if self._paced is not None:
+            wait = max(wait, self._paced.wait(now))
         if wait > 0:
             return wait
         self.in_flight += 1
+        self._pace.sent(now)
+        if self._paced is not None:
+            self._paced.take(now)
         if self._requests is not None:
             self._requests.take(now)
         if self._tokens is not None:
@@ -113,6 +130,36 @@ class Gate:
             self._tighten()
             self.hand_on()
 
+    def hear(self, now: float, said: Allowances, input_share: float | None = None) -> None:
+        """Heed what a reply says about limits: they hold beside the users' own, and what others used up is gone.
+
+        ``input_share`` is the part of a request's reserved tokens that are input.
+        """
+        told = (said.requests_per_minute, said.tokens_per_minute(input_share))
+        if told != self._told:
+            self._told = told
+            self._tighten()
+        if self._requests is not None and said.requests is not None and said.requests.remaining is not None:
+            self._requests.lower(now, said.requests.remaining)
+        if self._tokens is not None and said.tokens is not None and said.tokens.remaining is not None:
+            self._tokens.lower(now, said.tokens.remaining)
+        wait = said.wait()
+        if wait:
+            self.pause(now + wait)
+
+    def refused(self, sent: float, now: float) -> None:
+        """Send more slowly: a request that had left at ``sent`` came too fast."""
+        known = self._requests if self._counts_requests else None
+        self._pace.refused(sent, now, None if known is None else known.per_minute)
+        self._keep_pace()
+        if self._paced is not None:
+            self._paced.lower(now, 0.0)
+
+    def taken(self, now: float) -> None:
+        """Note that a request was answered; if the pace was slowed down it may rise again."""
+        if self._pace.taken(now):
+            self._keep_pace()
+
     def pause(self, until: float) -> None:
         """Send nothing before ``until``."""
         self.paused_until = max(self.paused_until, until)
@@ -127,11 +174,22 @@ class Gate:
         most = min(limits.max_concurrency for limits in self._members)
         self._ceiling = self._ceiling if self._ceiling < most else math.inf
         self._slots = int(min(most, self._ceiling))
-        rpm = [limits.rpm for limits in self._members if limits.rpm is not None]
-        tpm = [limits.tpm for limits in self._members if limits.tpm is not None]
+        rpms = [*(limits.rpm for limits in self._members), self._told[0]]
+        tpms = [*(limits.tpm for limits in self._members), self._told[1]]
+        rpm = [limit for limit in rpms if limit is not None]
+        tpm = [limit for limit in tpms if limit is not None]
         self._counts_requests, self._counts_tokens = bool(rpm), bool(tpm)
+        if rpm and self._requests is None:
+            self._requests = Quota(min(rpm))
+            for at in self._pace.log:
+                self._requests.take(at)
         self._requests = _quota(self._requests, rpm)
         self._tokens = _quota(self._tokens, tpm)
+
+    def _keep_pace(self) -> None:
+        if self._pace.per_minute is not None:
+            self._paced = self._paced or Quota(self._pace.per_minute, keeps_log=False)
+            self._paced.change(self._pace.per_minute)
 
 
 def _quota(current: Quota | None, limits: list[float]) -> Quota | None:

@@ -6,6 +6,7 @@ import bisect
 import itertools
 import math
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,12 +17,22 @@ from batchkit.records import Failure, Limits, Scope
 if TYPE_CHECKING:
     from random import Random
 
-__all__ = ["GiveUp", "Quota", "Retry", "decide"]
+__all__ = ["GiveUp", "Pace", "Quota", "Retry", "decide"]
 
 # backoff.expo yields None once before its first value (it is written for `send`).
 _CEILINGS = tuple(itertools.islice(backoff.expo(base=2, factor=1, max_value=60), 1, 9))
 _WINDOW = 60.5
 """Seconds of log behind a per-minute limit: arrival times jitter, and the provider's clock counts."""
+_DEPTH = 0.9
+"""Seconds' worth of a limit that may go at once: a provider's own second begins when the first request arrives."""
+_FEW = 5
+"""Fewer requests say nothing about a rate."""
+_SHORTEST_LOOK = 0.25
+"""Nor do fewer seconds."""
+_HALF, _BELOW = 0.5, 0.95
+"""A pace is set to this part of what was taken: before a provider had refused any, and since."""
+_FIRST_STEP, _LARGEST_STEP, _MEASURED_STEP = 0.02, 0.15, 0.04
+"""By what share a pace grows in a calm second: twice as much in each, up to the last of these once it was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +104,101 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
 
+class Pace:
+    """How fast a provider takes requests that tells nobody its limits: measured where it refuses some.
+
+    A request refused for coming too fast (HTTP 429) says that nothing is left of what the
+    provider allows. So what is taken from one such moment to a later one is what it allows for
+    that time, and the pace is set a little below; at the first moment of all it is halved. As long
+    as no request is refused the pace is raised, ever faster. That is additive increase and
+    multiplicative decrease (D.-M. Chiu and R. Jain, "Analysis of the Increase and Decrease
+    Algorithms for Congestion Avoidance", 1989) of a rate, which is what providers limit.
+
+    Attributes
+    ----------
+    per_minute : float or None
+        Requests per minute; None until enough is known.
+    """
+
+    __slots__ = ("_empty_at", "_grown_at", "_measured", "_refused", "_sent", "_step", "per_minute")
+
+    def __init__(self) -> None:
+        self.per_minute: float | None = None
+        self._sent: deque[float] = deque()
+        self._refused: deque[float] = deque()
+        """When those that were refused had been sent, roughly in order."""
+        self._empty_at: float | None = None
+        """When a request was refused, since the pace was last raised."""
+        self._measured = False
+        """Whether it is more than half of what went before the first was refused."""
+        self._step = _FIRST_STEP
+        self._grown_at = -math.inf
+
+    def __repr__(self) -> str:
+        return f"Pace({'not known' if self.per_minute is None else f'{self.per_minute:.0f} per minute'})"
+
+    @property
+    def log(self) -> Iterable[float]:
+        """When requests left in the last minute, the latest 10,000 of them."""
+        return self._sent
+
+    def sent(self, now: float) -> None:
+        """Note that a request left at ``now``."""
+        _log(self._sent, now, now)
+
+    def refused(self, sent: float, now: float, limit: float | None = None) -> None:
+        """Slow down: a request that had left at ``sent`` was refused at ``now``, perhaps though it kept to a limit."""
+        _log(self._refused, sent, now)
+        self._step = _FIRST_STEP
+        self._grown_at = now
+        if self._empty_at is None:
+            self._empty_at = now
+            if self.per_minute is None and limit is not None:
+                self._set(_BELOW * limit)
+            elif self.per_minute is None:
+                seconds, taken = self._lately(now)
+                self._set(_HALF * taken * 60 / seconds if taken >= _FEW else None)
+        elif now - self._empty_at >= _SHORTEST_LOOK and (taken := self._taken(self._empty_at)) >= _FEW:
+            self._set(_BELOW * taken * 60 / (now - self._empty_at))
+            self._empty_at = now
+            self._measured = True
+
+    def taken(self, now: float) -> bool:
+        """Note that a request was taken; whether that raised the pace."""
+        if self.per_minute is None or now - self._grown_at < 1.0:
+            return False
+        self._grown_at = now
+        if self._taken(now - 1.0) * 60 < self.per_minute / 2:  # it is not what holds requests back
+            return False
+        self._empty_at = None
+        self.per_minute *= 1 + self._step
+        self._step = min(2 * self._step, _MEASURED_STEP if self._measured else _LARGEST_STEP)
+        return True
+
+    def _set(self, per_minute: float | None) -> None:
+        if per_minute is not None:
+            self.per_minute = per_minute if self.per_minute is None else min(per_minute, self.per_minute)
+
+    def _taken(self, since: float) -> int:
+        sent = len(self._sent) - bisect.bisect_left(self._sent, since)
+        return sent - sum(at >= since for at in self._refused)
+
+    def _lately(self, now: float) -> tuple[float, int]:
+        """In how many seconds, one to sixty, how many were taken: in more where that was little."""
+        seconds = 1.0
+        while (taken := self._taken(now - seconds)) < _FEW and seconds < 60:
+            seconds *= 2
+        return seconds, taken
+
+
+def _log(times: deque[float], at: float, now: float) -> None:
+    times.append(at)
+    while times[0] <= now - 60 or len(times) > 10_000:
+        times.popleft()
+
+
 class Quota:
-    """A per-minute limit: a bucket of one second's worth, and a log of the last 60.5 seconds.
+    """A per-minute limit: a bucket of not quite one second's worth, and a log of the last 60.5 seconds.
 
     The bucket lets no burst out at the start; the log keeps any half-open minute within the limit.
 
@@ -102,11 +206,14 @@ class Quota:
     ----------
     per_minute : float
         Requests or tokens per minute.
+    keeps_log : bool
+        False for the bucket alone: a pace, of which no minute need be less than full.
     """
 
-    __slots__ = ("_level", "_log", "_logged", "_size", "_stamp", "per_minute")
+    __slots__ = ("_keeps_log", "_level", "_log", "_logged", "_size", "_stamp", "per_minute")
 
-    def __init__(self, per_minute: float) -> None:
+    def __init__(self, per_minute: float, *, keeps_log: bool = True) -> None:
+        self._keeps_log = keeps_log
         self._level = math.inf
         self.change(per_minute)
         self._stamp = -math.inf
@@ -119,8 +226,13 @@ class Quota:
     def change(self, per_minute: float) -> None:
         """Set another limit; what went in the last minute still counts."""
         self.per_minute = per_minute
-        self._size = max(1.0, per_minute / 60)  # one second's worth, but always room for one request
+        self._size = max(1.0, per_minute / 60 * _DEPTH)  # but always room for one request
         self._level = min(self._level, self._size)
+
+    def lower(self, now: float, left: float) -> None:
+        """Take it that no more than ``left`` may go now, which the provider said: others use it, too."""
+        self._refill(now)
+        self._level = min(self._level, left)
 
     def wait(self, now: float, amount: float = 1.0) -> float:
         """Seconds until ``amount`` may go; 0 when it may go now. Takes nothing."""
@@ -139,8 +251,9 @@ class Quota:
         """Count ``amount`` as gone at ``now``."""
         self._refill(now)
         self._level -= amount
-        self._log.append((now, amount))
-        self._logged += amount
+        if self._keeps_log:
+            self._log.append((now, amount))
+            self._logged += amount
 
     def correct(self, now: float, amount: float, taken: float) -> None:
         """Add (or give back, where negative) what an estimate was wrong by.

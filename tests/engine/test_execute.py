@@ -28,10 +28,12 @@ from virtual import (
     times,
 )
 
+from batchkit._dialects.ratelimits import Allowance, Allowances
 from batchkit._engine import memory
 from batchkit._engine.ledger import ANSWERED, FAILED, PENDING
 from batchkit._engine.limits import gate_of
 from batchkit._logic.itinerary import Cascade, Fallback, Panel, Seat, seats_of
+from batchkit._logic.pacing import Quota
 from batchkit._logic.pricing import Budget, Price
 from batchkit.records import ERROR_KINDS, Failure, Finish, Scope, Usage
 
@@ -526,6 +528,37 @@ def test_a_minute_holds_no_more_than_its_limit(limit, most):
         assert sum(first <= other < first + 60 for other in at) <= most
         assert sum(first <= other < first + 1 - 1e-6 for other in at) <= 2
     assert at[-1] < 200
+
+
+class Strict(Script):
+    """A provider that allows so many requests a second, one second's worth at once, and may tell it with each reply."""
+
+    def __init__(self, a_second, *, tells):
+        super().__init__(self._says)
+        self._allowed = Quota(a_second * 60 / 0.9)  # its bucket holds nine tenths of a second
+        self._allowed.per_minute = a_second * 60
+        self._tells = tells
+        self.refusals = 0
+
+    def _says(self, question, asked):
+        now = asyncio.get_running_loop().time()
+        if self._tells:
+            self.told = Allowances(requests=Allowance(self._allowed.per_minute))
+        if self._allowed.wait(now):
+            self.refusals += 1
+            return 0.01, replace(LIMITED, retry_after=self._allowed.wait(now))
+        self._allowed.take(now)
+        return 0.2, completion(question.row)
+
+
+@pytest.mark.parametrize(("tells", "most"), [(True, 0.01), (False, 0.03)])
+def test_a_limit_the_user_did_not_give_is_learned(tells, most):
+    """Told in headers or found by its refusals, a provider's limit is used nearly in full, and hardly overstepped."""
+    script = Strict(20, tells=tells)
+    ledger = execute(plan_of(texts(600), [lane(script, max_concurrency=16)]))
+    assert set(ledger.state) == {ANSWERED}
+    assert script.refusals <= most * 600
+    assert ledger.ended < 600 / 20 / 0.8
 
 
 @pytest.mark.parametrize("first_slots", [2, 6])

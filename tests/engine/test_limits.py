@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchkit._dialects.ratelimits import Allowance, Allowances
 from batchkit._engine.limits import Gate, gate_of
 from batchkit.records import Limits
 
@@ -175,3 +176,60 @@ def test_overload_halves_the_slots_and_calm_gives_them_back():
         change()
         seen.append(room())
     assert seen == [8, 4, 2, 1, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8]
+
+
+def said(limit=None, remaining=None, tokens=None):
+    return Allowances(
+        requests=Allowance(limit, remaining) if limit or remaining is not None else None,
+        tokens=None if tokens is None else Allowance(tokens),
+    )
+
+
+def leave_at_once(gate, now, count):
+    return sum(gate.enter(now, 0, nobody) == 0 for _ in range(count))
+
+
+def test_limits_that_the_provider_tells_hold():
+    """A limit on requests that stands in a reply's headers holds from then on, and so does one on tokens."""
+    told = gate(Limits(100))
+    assert leave_at_once(told, 0.0, 10) == 10
+    assert told.tpm is None
+    told.hear(0.1, said(limit=600, tokens=6_000))
+    assert told.tpm == 6_000
+    assert leave_at_once(told, 0.1, 50) <= 10
+    assert 0 < told.enter(0.1, 0, nobody) <= 1
+
+
+@pytest.mark.parametrize(("own", "told", "most"), [(120, 6000, 2), (6000, 120, 2)])
+def test_of_ones_own_limit_and_the_told_one_the_stricter_holds(own, told, most):
+    """What a provider tells makes the user's limit stricter, never laxer."""
+    both = gate(Limits(100, rpm=own))
+    both.hear(0.0, said(limit=told))
+    assert leave_at_once(both, 0.0, 50) <= most
+
+
+def test_what_others_used_up_is_gone():
+    """Where a provider says that little is left, no more than that goes; where nothing is, all wait until some is."""
+    shared = gate(Limits(100))
+    shared.hear(0.0, said(limit=6000, remaining=3))
+    assert leave_at_once(shared, 0.0, 50) == 3
+    shared.hear(10.0, said(limit=60, remaining=0))
+    assert shared.enter(10.0, 0, nobody) == pytest.approx(1.0)
+
+
+def test_refusals_slow_down_and_calm_gives_the_speed_back():
+    """Requests that came too fast lower the pace of all on the budget, and it rises again while none is refused."""
+    quick = gate(Limits(1000))
+    assert leave_at_once(quick, 0.0, 100) == 100
+    quick.refused(0.0, 1.0)
+    assert quick.enter(1.0, 0, nobody) > 0
+    slow = leave_at_once(quick, 2.0, 200)
+    assert 0 < slow < 100
+    now = 2.0
+    for _ in range(30):
+        now += 1.0
+        rose = leave_at_once(quick, now, 1000 - quick.in_flight)
+        quick.taken(now)
+        for _ in range(quick.in_flight):
+            quick.leave(now, 0, None, nobody)
+    assert rose > 2 * slow

@@ -209,6 +209,7 @@ class Script:
     """A caller that does what its script says, and notes what it was asked and how much at once."""
 
     reply_tokens = 100
+    told = None
 
     def __init__(self, says: Says | None = None, *, batch: int = 1, opening: float = 0.0) -> None:
         self.batch = batch

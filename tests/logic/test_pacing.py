@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from batchkit._logic.pacing import GiveUp, Quota, Retry, decide
+from batchkit._logic.pacing import GiveUp, Pace, Quota, Retry, decide
 from batchkit.records import Failure, Limits, Scope
 
 LIMITS = Limits(deadline=600.0, max_retries=5)
@@ -227,7 +228,7 @@ def test_a_large_amount_leaves_alone_and_leaves_a_debt():
     quota = Quota(600)
     assert quota.wait(0.0, 100) == 0.0
     quota.take(0.0, 100)
-    assert quota.wait(0.0, 1) == pytest.approx(9.1)
+    assert quota.wait(0.0, 1) == pytest.approx(9.2)
 
 
 @pytest.mark.parametrize(("before", "after"), [(6000, 60), (60, 6000), (600, 1)])
@@ -318,3 +319,104 @@ def test_repr_says_where_it_stands():
     quota = Quota(60)
     quota.take(0.0)
     assert repr(quota) == "Quota(60 per minute, 1 in the last minute)"
+
+
+def test_what_a_provider_says_is_left_may_go_and_no_more():
+    """Where others use the same limit, the provider's word on what is left holds; more than its own it never gives."""
+    quota = Quota(600)
+    quota.lower(0.0, 1.0)
+    assert quota.wait(0.0) == 0.0
+    quota.take(0.0)
+    assert quota.wait(0.0) == pytest.approx(0.1)
+    quota.lower(0.0, 500.0)
+    assert quota.wait(0.0) == pytest.approx(0.1)
+
+
+# ---- limits that nobody told --------------------------------------------------------------------
+
+
+def ask_at_a_pace(rate, depth, slots, latency, seconds):
+    """Ask a provider that lets ``rate`` a second go, ``depth`` seconds' worth at once: when each left, and its fate."""
+    pace, quota = Pace(), None
+    level, at, now = rate * depth, 0.0, 0.0
+    on_the_way, log = [], []
+    while now < seconds:
+        if len(on_the_way) < slots and (quota is None or not quota.wait(now)):
+            pace.sent(now)
+            if quota is not None:
+                quota.take(now)
+            level, at = min(rate * depth, level + (now - at) * rate), now
+            taken = level >= 1
+            level -= taken
+            log.append((now, taken))
+            heapq.heappush(on_the_way, (now + (latency if taken else 0.005), now, taken))
+            continue
+        wait = math.inf if quota is None or len(on_the_way) == slots else quota.wait(now)
+        if not on_the_way or now + wait < on_the_way[0][0]:
+            now += wait
+            continue
+        now, sent, taken = heapq.heappop(on_the_way)
+        if taken:
+            changed = pace.taken(now)
+        else:
+            pace.refused(sent, now)
+            changed = pace.per_minute is not None
+            now += 0.01  # as long as a row waits that was told to
+        if changed:
+            quota = Quota(pace.per_minute) if quota is None else quota
+            quota.change(pace.per_minute)
+            if not taken:
+                quota.lower(now, 0.0)
+    return log
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    rate=st.floats(5, 60), slots=st.integers(16, 64), latency=st.sampled_from([0.1, 0.2, 0.5]), depth=st.floats(0.5, 2)
+)
+@example(rate=100.0, slots=64, latency=0.2, depth=1.0)
+def test_a_limit_nobody_told_is_found(rate, slots, latency, depth):
+    """A provider that refuses what comes too fast and says no more is used nearly in full, with few refusals."""
+    seconds = 30.0
+    log = ask_at_a_pace(rate, depth, slots, latency, seconds)
+    taken = sum(fate for _, fate in log)
+    possible = min(rate * seconds, slots / latency * seconds)
+    assert taken > 0.75 * possible
+    late = [fate for at, fate in log if at > 5]
+    assert late.count(False) <= 0.1 * len(late) + 10
+
+
+def test_a_few_requests_say_nothing_about_a_pace():
+    """One refusal among few requests is somebody else's doing, and slows nothing down."""
+    pace = Pace()
+    for second in range(0, 100, 20):
+        pace.sent(second)
+    pace.refused(80, 81)
+    assert pace.per_minute is None
+
+
+def test_a_pace_below_a_known_limit_begins_just_under_it():
+    """Where a limit was told and kept and a request was refused all the same, the pace falls by a twentieth."""
+    pace = Pace()
+    for request in range(100):
+        pace.sent(request / 100)
+    pace.refused(0.99, 1.0, limit=6000)
+    assert pace.per_minute == pytest.approx(5700)
+
+
+def test_a_pace_that_holds_nothing_back_is_not_raised():
+    """Only a pace that is kept to is tried faster."""
+    pace = Pace()
+    for request in range(100):
+        pace.sent(request / 100)
+    pace.refused(0.99, 1.0)
+    before = pace.per_minute
+    pace.sent(5.0)
+    assert not pace.taken(5.5)
+    assert pace.per_minute == before
+    for request in range(100):
+        pace.sent(6 + request / 100)
+    assert pace.taken(7.0)
+    assert pace.per_minute > before
+    assert "per minute" in repr(pace)
+    assert repr(Pace()) == "Pace(not known)"
