@@ -34,6 +34,7 @@ from batchkit.records import Prompt
 from batchkit.routes import balance, by, split, when
 from batchkit.runs import Job, Plan, Run, last_run
 from batchkit.settings import use
+from batchkit.tuning import Tuning, tune
 
 __version__ = "0.1.0"
 
@@ -60,6 +61,7 @@ __all__ = [
     "RowFailed",
     "Run",
     "RunnableBatch",
+    "Tuning",
     "UnknownKeyword",
     "__version__",
     "balance",
@@ -69,6 +71,7 @@ __all__ = [
     "last_run",
     "playground",
     "split",
+    "tune",
     "use",
     "when",
 ]

@@ -93,7 +93,14 @@ class Interrupted(KeyboardInterrupt):
     """The stop button or Ctrl-C ended the waiting; ``bk.last_run().frame`` holds what is done.
 
     A ``KeyboardInterrupt``, so that "Run all" stops and ``except Exception`` does not eat it.
+
+    Attributes
+    ----------
+    tuning : Tuning or None
+        Where `tune` was interrupted, what it had measured by then.
     """
+
+    tuning: Any = None
 
     def _render_traceback_(self) -> list[str]:
         # IPython shows this in a traceback's place: who pressed stop knows where the cell was.

@@ -33,6 +33,7 @@ PUBLIC = [
     "RowFailed",
     "Run",
     "RunnableBatch",
+    "Tuning",
     "UnknownKeyword",
     "__version__",
     "balance",
@@ -42,6 +43,7 @@ PUBLIC = [
     "last_run",
     "playground",
     "split",
+    "tune",
     "use",
     "when",
 ]

@@ -15,6 +15,7 @@ from batchkit.plots._data import (
 from batchkit.plots._latency import latency
 from batchkit.plots._throughput import throughput
 from batchkit.plots._timeline import timeline
+from batchkit.plots._tuning import tuning
 
 __all__ = [
     "Picture",
@@ -30,4 +31,5 @@ __all__ = [
     "throughput_data",
     "timeline",
     "timeline_data",
+    "tuning",
 ]

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from random import Random
@@ -142,11 +142,22 @@ class Provider:
 
     def _adjusted(self, max_concurrency: int | None, max_output_tokens: int | None) -> Provider:
         """The same provider with other limits; it is the same for its budget and its journal."""
+        if max_concurrency is None:
+            return self._copied()
+        return self._with_slots(min(max_concurrency, self.limits.max_concurrency))
+
+    def _with_slots(self, slots: int) -> Self:
+        """The same provider with another ``max_concurrency``, be it higher."""
         other = self._copied()
-        if max_concurrency is not None:
-            slots = min(max_concurrency, self.limits.max_concurrency)
-            other.limits = replace(self.limits, max_concurrency=slots)
+        other.limits = replace(self.limits, max_concurrency=slots)
         return other
+
+    def _collected(self, collect: Callable[..., Any]) -> Provider | None:
+        """The same provider asked by single calls that are merged; None where it takes no lists.
+
+        ``collect`` makes a `RunnableBatch` of its ``bound`` or its ``batch_fn``.
+        """
+        return None
 
     def _copied(self) -> Self:
         # Not copy.copy: that goes by what a pickle holds, and a pickle holds no key.

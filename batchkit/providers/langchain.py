@@ -98,10 +98,16 @@ class LangChain(FunctionProvider):
             instructions=instructions,
             version=version,
         )
+        self._runnable, self._make_input = runnable, make
         self._kind = f"{type(runnable).__module__}.{type(runnable).__qualname__}"
 
     def __repr__(self) -> str:
         return f"LangChain({self.name!r})"
+
+    def _collected(self, collect: Callable[..., Any]) -> Provider | None:
+        other = self._copied()
+        other._function = _asking(collect(self._runnable), self._make_input)
+        return other
 
     def _fingerprint(self, task: Task, brief: Brief) -> bytes | None:
         return None if self._version is None else fingerprint(task, brief, runnable=self._kind, version=self._version)

@@ -144,6 +144,13 @@ class FunctionProvider(Provider):
             self._function, batched=self._batched, batch=self._rows, home=home if self.needs_home_loop else None
         )
 
+    def _collected(self, collect: Callable[..., Any]) -> Provider | None:
+        if not self._batched:
+            return None
+        other = self._copied()
+        other._function, other._batched, other._rows = collect(batch_fn=self._function).ainvoke, False, 1
+        return other
+
     def _fingerprint(self, task: Task, brief: Brief) -> bytes | None:
         if self._version is None:
             return None

@@ -73,6 +73,7 @@ class Run(Record):
         """What the user should be told, each once."""
         self.new_journal: Path | None = None
         """Where this run began a journal; None where there was one, or none is kept."""
+        self._budget = None if asked.terms.max_cost is None else Budget(asked.terms.max_cost)
         self._execution: Execution | None = None
         self._future: concurrent.futures.Future[None] | None = None
         self._has_begun = False
@@ -157,6 +158,11 @@ class Run(Record):
         """Say who draws: pictures stand above runs, so they are handed down."""
         cls._draw = staticmethod(draw)
 
+    @property
+    def spent(self) -> float:
+        """USD that ``max_cost`` counts: where a reply's cost is unknown, the most it can have been. 0 without one."""
+        return 0.0 if self._budget is None else self._budget.spent
+
     def cancel(self) -> None:
         """Send nothing new. Answers in flight get 2 s to arrive; the other rows end as ``cancelled``.
 
@@ -191,7 +197,7 @@ class Run(Record):
             rng=random.Random(),
             raise_on_error=terms.on_error == "raise",
             memory=None if journal is None else Memory(journal, self._plan, recall=not terms.refresh),
-            budget=None if terms.max_cost is None else Budget(terms.max_cost),
+            budget=self._budget,
             max_seconds=terms.max_seconds,
         )
         # There before anything begins: whoever is interrupted in the next line can still stop it and wait for it.

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchkit._logic.stats import quantile
+from batchkit._logic.stats import most_at_once, quantile
 
 
 @pytest.mark.parametrize(("q", "value"), [(0.0, 1.0), (0.25, 1.75), (0.5, 2.5), (1.0, 4.0)])
@@ -29,3 +29,12 @@ def test_a_quantile_lies_within_its_timings(seconds, q):
     found = quantile(np.array(seconds), q)
     assert type(found) is float
     assert min(seconds) <= found <= max(seconds)
+
+
+@pytest.mark.parametrize(
+    ("started", "ended", "most"),
+    [([], [], 0), ([0.0], [1.0], 1), ([0.0, 1.0], [1.0, 2.0], 1), ([0.0, 0.5, 0.9], [1.0, 2.0, 0.95], 3)],
+)
+def test_the_most_at_once(started, ended, most):
+    """Intervals over one moment are counted, and one that ends where another begins makes room for it."""
+    assert most_at_once(np.array(started), np.array(ended)) == most

@@ -41,6 +41,13 @@ if run is not None:
     failed: pd.DataFrame = run.failed
     summary: pd.DataFrame = run.summary
 
+tuning: bk.Tuning = bk.tune("openai:some-model", pd.Series(["a"]), ["x", "y"], concurrency=(1, 5), max_cost=1.0)
+several: bk.Tuning = bk.tune(batched, pd.DataFrame({"text": ["a"]}), column="text", batches=[(16, 0.1)])
+table: pd.DataFrame = tuning.table
+recommended: dict[str, float] | None = tuning.recommended
+reason: str = tuning.reason
+runs: tuple[bk.Run, ...] = tuning.runs
+
 try:
     pass
 except bk.UnknownKeyword as keyword_error:
