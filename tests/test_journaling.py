@@ -98,7 +98,7 @@ def test_the_summary_has_moments(filled):
     """The first and the last answer of each provider and task have a time in UTC."""
     summary = journaling.journal(filled).summary.set_index("provider")
     assert summary.loc["luna", "entries"] == 1
-    assert summary.loc["<b>local</b>", "newest"] - summary.loc["<b>local</b>", "oldest"] == pd.Timedelta(days=40)
+    assert summary.loc["<b>local</b>", "newest"] - summary.loc["<b>local</b>", "oldest"] == timedelta(days=40)
     assert str(summary["oldest"].dt.tz) == "UTC"
 
 
