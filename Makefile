@@ -10,6 +10,11 @@ VENV_LAB := .venv-lab
 VENV_LLAMACPP := .venv-llamacpp
 VENV_BROWSER := .venv-browser
 FAST := -m "not slow and not notebook and not browser and not llamacpp"
+# A file stays with one worker, for what its tests share. Without the 0, a test that hangs would be run again for ever.
+PARALLEL := -n 2 --dist loadfile --max-worker-restart 0
+
+# Tests start many Pythons, and each would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo lab test check bench test-pandas2 test-notebooks test-browser test-llamacpp clean
 .DELETE_ON_ERROR:
@@ -21,7 +26,7 @@ lab: $(VENV_LAB)/installed-lab
 	$(VENV_LAB)/bin/jupyter lab notebooks/01_first_labels.ipynb
 
 test: $(VENV)/installed-test
-	$(VENV)/bin/python -m pytest $(FAST)
+	$(VENV)/bin/python -m pytest $(PARALLEL) $(FAST)
 
 check: $(VENV)/installed-check
 	$(VENV)/bin/ruff check .
@@ -33,7 +38,7 @@ bench: $(VENV)/installed
 	$(VENV)/bin/python benchmarks/run.py
 
 test-pandas2: $(VENV2)/installed-test
-	$(VENV2)/bin/python -m pytest $(FAST)
+	$(VENV2)/bin/python -m pytest $(PARALLEL) $(FAST)
 
 test-notebooks: $(VENV_NOTEBOOKS)/installed-notebooks
 	$(VENV_NOTEBOOKS)/bin/python -m pytest -m notebook tests/test_notebooks.py tests/widgets

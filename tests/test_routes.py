@@ -24,6 +24,9 @@ class Named(Provider):
     def __init__(self, name: str) -> None:
         self.name = name
 
+    def __repr__(self) -> str:
+        return self.name
+
 
 A, B, C = Named("a"), Named("b"), Named("c")
 
@@ -436,7 +439,7 @@ BAD_ROUTES = [
     (lambda: when("x", Provider), "is no route"),
     (lambda: when(True, A), "when(True): True is no condition"),
     (lambda: when(pd.DataFrame({"x": [True]}), A), "is no condition"),
-    (lambda: when("x", A).otherwise([A]), "otherwise: [<"),
+    (lambda: when("x", A).otherwise([A]), "otherwise: [a]"),
     (
         lambda: when("x", A).otherwise(B).otherwise(C),
         "when('x', a).otherwise(b): .otherwise() comes after .otherwise()",

@@ -11,6 +11,7 @@ import pytest
 
 import batchkit as bk
 from batchkit._engine import bridge
+from batchkit._logic import pacing
 from batchkit.runs import run as runs
 
 
@@ -69,10 +70,11 @@ def test_unrouted_rows_are_marked():
     assert out["label_error"].isna().all()
 
 
-def test_requests_hold_every_attempt_over_http():
+def test_requests_hold_every_attempt_over_http(monkeypatch):
     """run.requests has a row per attempt, with tokens, ids and the errors of the ones that failed."""
     from batchkit._playground import Server
 
+    monkeypatch.setattr(pacing, "_CEILINGS", (0.002,))  # what is written down is under test, not how long it takes
     with bk.playground(seed=1, only=Server(server_errors=0.3), answer=lambda text, labels: labels[0]) as play:
         out = classify(frame(20), play.only.provider(max_concurrency=4))
         drawn = play.only.counts
