@@ -164,7 +164,6 @@ def test_a_uvloop_cannot_be_nested():
 
 HEAD = """
 import asyncio, os, re, signal, threading
-signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs these tests in the background may ignore it
 import pandas as pd
 import batchkit as bk
 from batchkit.runs import run as runs
