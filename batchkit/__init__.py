@@ -6,6 +6,7 @@ Importing this module registers ``df.llm`` and ``series.llm``.
 from typing import Any
 
 from batchkit import accessor as _accessor
+from batchkit import events
 from batchkit.drawing import compare
 from batchkit.errors import (
     BatchkitError,
@@ -20,6 +21,7 @@ from batchkit.errors import (
     UnknownKeyword,
 )
 from batchkit.journaling import journal
+from batchkit.observing import observe
 from batchkit.providers import (
     Anthropic,
     Embedded,
@@ -67,8 +69,10 @@ __all__ = [
     "balance",
     "by",
     "compare",
+    "events",
     "journal",
     "last_run",
+    "observe",
     "playground",
     "split",
     "tune",

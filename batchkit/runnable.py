@@ -82,8 +82,9 @@ class RunnableBatch(_Runnable):
         Whether further calls wait then, first come first served, or are refused with `BatchkitError`.
     on_batch : callable, optional
         Gets a report of each batch that has ended: ``size``, ``waited``, ``seconds``, ``failed``, ``error``.
+        It is called where the batch ran, so it must be quick; `batchkit.observe` hears of batches in a thread.
     name : str, optional
-        How traces call it.
+        How traces and events call it.
 
     Raises
     ------
@@ -132,6 +133,7 @@ class RunnableBatch(_Runnable):
             max_waiting=most,
             when_full=when_full,
             on_batch=on_batch,
+            name=name or "RunnableBatch",
         )
 
     # ---- single calls -----------------------------------------------------------------------------

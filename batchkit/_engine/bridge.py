@@ -16,6 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
+from batchkit._engine.stream import close_all
 from batchkit.errors import BatchkitError, ConfigError
 
 __all__ = ["at_exit", "call", "fulfil", "home_loop", "loop", "refuse_inside", "submit", "wait"]
@@ -183,6 +184,11 @@ async def _close_all() -> None:
 
 @atexit.register
 def _shut_down() -> None:
+    _stop_loop()
+    close_all(2.0)  # only now: observers are to hear how the last runs ended
+
+
+def _stop_loop() -> None:
     global _loop
     if _loop is None or _thread is None:
         return

@@ -25,7 +25,9 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from batchkit import events
 from batchkit._engine import bridge
+from batchkit._engine.stream import STREAM
 from batchkit._engine.threads import in_thread, tamed
 from batchkit._logic.stats import quantile
 from batchkit.errors import BatchkitError
@@ -236,6 +238,8 @@ class Collector:
         What happens to further callers then: they wait, first come first served, or are refused.
     on_batch : callable, optional
         Called with a `BatchReport` after each batch, on the loop it ran on.
+    name : str
+        How observers of events know it.
     """
 
     def __init__(
@@ -249,7 +253,9 @@ class Collector:
         max_waiting: int | None = None,
         when_full: Literal["wait", "raise"] = "wait",
         on_batch: Callable[[BatchReport], object] | None = None,
+        name: str = "RunnableBatch",
     ) -> None:
+        self._name = name
         self._batch_fn = batch_fn
         self._is_async = inspect.iscoroutinefunction(batch_fn) or inspect.iscoroutinefunction(
             getattr(batch_fn, "__call__", None)  # noqa: B004
@@ -597,9 +603,13 @@ class Collector:
         here = _running_loop()
         for other in ready:
             self._launch(other, here)
-        if self._on_batch is not None:
-            waited = batch.gone - calls[0].entered
-            self._report(batch.home, BatchReport(len(calls), max(0.0, waited), seconds, failed, error))
+        if self._on_batch is None and not STREAM.feeds:
+            return
+        report = BatchReport(len(calls), max(0.0, batch.gone - calls[0].entered), seconds, failed, error)
+        if STREAM.feeds:
+            told = (report.size, report.waited, report.seconds, report.failed, report.error)
+            STREAM.tell(events.Batched(self._name, time.time(), *told))
+        self._report(batch.home, report)
 
     def _count(
         self, batch: _Batch, calls: Sequence[_Call], outcomes: list[Any] | None, error: str | None, seconds: float

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from array import array
 from typing import Any
 
+from batchkit import events
 from batchkit._engine.plan import Plan
+from batchkit._engine.stream import STREAM
 from batchkit._logic.itinerary import Outcome, seats_of
 from batchkit._logic.pricing import cost_of
-from batchkit._logic.progress import Event, Finished, Group, Progress, Retrying, Snapshot
+from batchkit._logic.progress import (
+    Adapted,
+    Event,
+    Finished,
+    Group,
+    Paused,
+    Progress,
+    Retrying,
+    Snapshot,
+    Stopped,
+)
 from batchkit.records import ERROR_KINDS, Completion, Failure
 
 __all__ = ["ANSWERED", "FAILED", "PENDING", "Attempts", "Ledger"]
@@ -17,6 +30,7 @@ __all__ = ["ANSWERED", "FAILED", "PENDING", "Attempts", "Ledger"]
 PENDING, ANSWERED, FAILED = range(3)
 _CODE = {kind: code for code, kind in enumerate(ERROR_KINDS)}
 _NAN = float("nan")
+_numbers = itertools.count(1)
 
 
 class Attempts:
@@ -77,6 +91,11 @@ class Ledger:
         self.began = 0.0
         """The engine's own clock at the start; attempts are on the same clock."""
         self.ended: float | None = None
+        self.number: int | None = None
+        """Which run of the process this is; None before it starts."""
+        self._task = plan.task.name
+        self._row_of: Any = range(count)
+        self._names = [lane.name for lane in plan.lanes]
         self._rows = plan.rows
         self._prices = [lane.price for lane in plan.lanes]
         self._codes = plan.codes
@@ -89,9 +108,19 @@ class Ledger:
             _groups(plan),
         )
 
+    def announce(self, row_of: Any = None) -> None:
+        """Give the run its number, and tell observers that it starts; ``row_of`` has the first row of each unit."""
+        self.number = next(_numbers)
+        if row_of is not None:
+            self._row_of = row_of
+        if STREAM.feeds:
+            STREAM.tell(events.Started(self.number, time.time(), self._task, sum(self._rows), tuple(self._names)))
+
     def sent(self, lane: int) -> None:
         """Note that a unit's request left."""
         self._progress.sent(lane)
+        if STREAM.feeds and self.number is not None:
+            STREAM.tell(events.Sent(self.number, time.time(), self._names[lane]))
 
     def attempted(
         self, unit: int, lane: int, started: float, ended: float, result: Completion | Failure
@@ -133,6 +162,11 @@ class Ledger:
         if kind is not None:
             self._again[unit] = lane
             self.tell(Retrying(lane, self._rows[unit]))
+        if STREAM.feeds and self.number is not None:
+            row, status = int(self._row_of[unit]), log.status[-1] or None
+            name, seconds, model, number = self._names[lane], ended - started, log.model[-1], result.request_id
+            told = (name, row, seconds, kind, status, tokens_in, tokens_out, paid, model, number, message)
+            STREAM.tell(events.Attempted(self.number, time.time(), *told))
         return paid
 
     def settled(self, unit: int, outcome: Outcome, *, reused: bool = False) -> None:
@@ -157,6 +191,10 @@ class Ledger:
             if self.first_failed is None:
                 self.first_failed = unit
             self._progress.settled(outcome.provider, rows, failure.kind, False, code, failure.message)
+        if STREAM.feeds and self.number is not None:
+            kind, message = (None, None) if failure is None else (failure.kind, failure.message)
+            name, row = self._names[outcome.provider], int(self._row_of[unit])
+            STREAM.tell(events.Settled(self.number, time.time(), name, row, rows, kind, reused, message))
 
     def finished(self, why: str, at: float) -> None:
         """Close the run."""
@@ -166,11 +204,28 @@ class Ledger:
     def tell(self, event: Event) -> None:
         """Fold an event into the run's progress."""
         self._progress.fold(event)
+        if STREAM.feeds and self.number is not None:
+            self._publish(event, self.number)
 
     def snapshot(self) -> Snapshot:
         """Where the run stands now."""
         now = time.monotonic() if self.ended is None else self.ended
         return self._progress.snapshot(now, max(0.0, now - self.began) if self.began else 0.0)
+
+    def _publish(self, event: Event, run: int) -> None:
+        """Tell observers of a rare event. Not of `Retrying`: that is bookkeeping of what they were told already."""
+        at = time.time()
+        match event:
+            case Paused(lane, until):
+                seconds = max(0.0, until - time.monotonic())
+                STREAM.tell(events.Paused(run, at, self._names[lane], seconds))
+            case Adapted(lane, how):
+                STREAM.tell(events.Adapted(run, at, self._names[lane], how))
+            case Stopped(lane, failure):
+                STREAM.tell(events.Stopped(run, at, self._names[lane], failure.kind, failure.message))
+            case Finished(why):
+                now = self.snapshot()
+                STREAM.tell(events.Finished(run, at, why, now.rows, now.answered, now.failed))
 
     def _stand_still(self, unit: int) -> None:
         """Count a unit no longer among those that are tried again."""

@@ -100,6 +100,7 @@ class Provider:
                 task, ["I was charged twice for one order."], [0], [1], (seated(Seat(frozenset({0}))),), (lane,)
             )
             ledger = Ledger(plan)
+            ledger.announce()
             future = bridge.submit(Execution(plan, ledger, rng=Random()).run())
             try:
                 bridge.wait(future, lambda: None, home)

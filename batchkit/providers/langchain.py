@@ -251,6 +251,7 @@ def _prepared(
     task = classify or _FreeReply(system)
     plan = Plan(task, [text], [0], [1], (seated(Seat(frozenset({0}))),), (provider._lane(task, [text], home),))
     ledger = Ledger(plan)
+    ledger.announce()
     return Execution(plan, ledger, rng=Random()), ledger
 
 

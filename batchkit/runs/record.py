@@ -57,6 +57,11 @@ class Record:
         return self._plan.lanes
 
     @property
+    def number(self) -> int | None:
+        """Which run of this process it is, as `batchkit.observe` tells; None before it starts."""
+        return self._ledger.number
+
+    @property
     def output_name(self) -> str:
         """Name of the answer's column."""
         return self._output.name

@@ -200,6 +200,7 @@ class Run(Record):
             budget=self._budget,
             max_seconds=terms.max_seconds,
         )
+        self._ledger.announce(self._units.first_row)
         # There before anything begins: whoever is interrupted in the next line can still stop it and wait for it.
         self._future = concurrent.futures.Future()
         bridge.call(self._begin, self._execution, self._future)

@@ -48,6 +48,19 @@ recommended: dict[str, float] | None = tuning.recommended
 reason: str = tuning.reason
 runs: tuple[bk.Run, ...] = tuning.runs
 
+
+def note(event: bk.events.Event) -> object:
+    match event:
+        case bk.events.Attempted(provider=provider, seconds=seconds):
+            return provider.upper(), seconds + 1.0
+        case bk.events.Batched(size=size):
+            return size + 1
+    return None
+
+
+with bk.observe(note) as observer:
+    failed_with: BaseException | None = observer.error
+
 try:
     pass
 except bk.UnknownKeyword as keyword_error:
