@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import warnings
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -359,26 +361,137 @@ def test_only_runnables_are_taken(given):
         bk.LangChain(given)
 
 
+class ApiError(Exception):
+    """As vendors' clients raise it, as far as that can be relied upon."""
+
+    def __init__(self, status_code, body=None):
+        super().__init__("no")
+        self.status_code = status_code
+        self.body = body
+
+
+class LibraryError(Exception):
+    """As HTTP libraries raise it: only the response knows the status."""
+
+    def __init__(self, status):
+        super().__init__("no")
+        self.response = SimpleNamespace(status_code=status, headers={"Retry-After-Ms": "10"}, content=b"")
+
+
+def wrapped(error):
+    """A package's own exception around a vendor's."""
+    outer = RuntimeError("it did not work")
+    outer.__cause__ = error
+    return outer
+
+
 @pytest.mark.parametrize(
-    ("status", "attempts", "error"), [(503, 3, "connection"), (429, 3, "connection"), (400, 1, "function")]
+    ("error", "attempts", "kind", "message"),
+    [
+        (ApiError(500), 2, "server", "HTTP 500: no"),
+        (ApiError(408), 2, "timeout", "HTTP 408: no"),
+        (ApiError(400), 1, "config", "HTTP 400: no"),
+        (ApiError(400, {"code": "context_length_exceeded", "message": "too much"}), 1, "context_length", "too much"),
+        (ApiError(401, {"error": {"message": "wrong"}}), 1, "auth", "HTTP 401: wrong"),
+        (wrapped(ApiError(404)), 1, "config", "HTTP 404: no"),
+        (LibraryError(500), 2, "server", "HTTP 500: no"),
+        (LibraryError(403), 1, "auth", "HTTP 403: no"),
+        (ApiError(200), 1, "function", "ApiError: no"),
+        (type("ReadTimeout", (Exception,), {})("late"), 2, "timeout", "late"),
+        (type("ConnectionLost", (Exception,), {})("gone"), 2, "connection", "ConnectionLost: gone"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_vendors_errors_are_known(status, attempts, error):
-    """A client's error with a transient status is retried, any other is the row's error at once."""
-
-    class ApiError(Exception):
-        status_code = status
-
+def test_vendors_errors_are_known(error, attempts, kind, message):
+    """A client's HTTP error means what it means elsewhere, whatever its class, and decides whether to ask again."""
     calls = []
 
     async def model(messages):
         calls.append(1)
-        raise ApiError("no")
+        raise error
 
-    with bk.use(progress=False):
-        provider = bk.LangChain(RunnableLambda(model), max_retries=2, name="model")
-        out = pd.DataFrame({"text": ["one"]}).llm.classify("text", ["one", "two"], route=provider)
+    provider = bk.LangChain(RunnableLambda(model), max_retries=1, name="model")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bk.BatchkitWarning)  # some stop the provider
+        out = label(provider, rows=1)
     assert len(calls) == attempts
-    assert list(out["label_error"]) == [error]
+    assert list(out["label_error"]) == [kind]
+    assert out["label_message"][0].endswith(message)
+
+
+@pytest.fixture(params=["openai", "anthropic"])
+def scripted(request):
+    """Make a vendor's client that does not retry, of a server that does as a script says."""
+    package = pytest.importorskip(f"langchain_{request.param}")
+    client = package.ChatOpenAI if request.param == "openai" else package.ChatAnthropic
+    with contextlib.ExitStack() as until_the_end:
+
+        def make(key="none", **settings):
+            server = {"dialect": request.param, **settings}
+            play = until_the_end.enter_context(bk.playground(answer=lambda text, labels: text, server=server))
+            base = f"{play.server.url}/v1" if request.param == "openai" else play.server.url
+            chat = client(
+                model="some-model", base_url=base, api_key=key, max_retries=0, default_headers=HANG_UP, timeout=5
+            )
+            return play.server, bk.LangChain(chat | StrOutputParser(), name="model", max_concurrency=2)
+
+        yield make
+
+
+def label(provider, rows=4):
+    labels = [f"row {number}" for number in range(rows)]
+    return pd.DataFrame({"text": labels}).llm.classify("text", labels, route=provider, progress=False, details="full")
+
+
+def test_a_rate_limit_pauses_for_as_long_as_it_was_asked_to(scripted):
+    """A 429 of a real client is `rate_limited`, is waited for as its header says, and costs no retry."""
+    server, provider = scripted(script=["rate_limit_ms"])
+    heard = []
+    with bk.observe(heard.append):
+        out = label(provider)
+    assert list(out["label"]) == list(out["text"])
+    run = bk.last_run()
+    assert run.requests["error"].dropna().tolist() == ["rate_limited"]
+    assert run.requests["status"].dropna().tolist() == [429]
+    (pause,) = [event for event in heard if isinstance(event, bk.events.Paused)]
+    assert 0 < pause.seconds <= 0.03
+    assert len(server.requests) == 5
+
+
+def test_a_wrong_key_stops_the_provider(scripted):
+    """A real client's 401 is `auth`: the other rows are not asked about, and the key is shown nowhere."""
+    secret = "sk-very-secret-0123456789abcdef"
+    server, provider = scripted(key=secret, script=lambda text, nth: "key_quoted")
+    with pytest.warns(bk.BatchkitWarning, match="stopped"):
+        out = label(provider, rows=20)
+    assert set(out["label_error"]) == {"auth"}
+    assert len(server.requests) <= 3
+    run = bk.last_run()
+    shown = "".join(table.to_csv() for table in (out, run.requests, run.summary, run.failed))
+    assert "[key]" in shown
+    assert secret not in shown
+
+
+@pytest.mark.parametrize(
+    ("step", "kind", "stops"),
+    [("quota", "quota", True), ("context_length", "context_length", False), ("unknown_model", "config", True)],
+)
+def test_other_errors_of_real_clients_are_told_apart(scripted, step, kind, stops):
+    """No quota and no such model stop the provider, while too long a text is that row's error alone."""
+    _, provider = scripted(script=lambda text, nth: step if stops or text.endswith("0") else "ok")
+    with pytest.warns(bk.BatchkitWarning, match="stopped") if stops else contextlib.nullcontext():
+        out = label(provider)
+    assert out["label_error"].dropna().unique().tolist() == [kind]
+    assert out["label"].notna().sum() == (0 if stops else 3)
+
+
+def test_a_server_that_is_not_there_stops_the_provider():
+    """Where no connection comes about at all, a real client's rows end at once as `connection`."""
+    package = pytest.importorskip("langchain_openai")
+    chat = package.ChatOpenAI(model="m", base_url="http://127.0.0.1:9/v1", api_key="none", max_retries=0)
+    with pytest.warns(bk.BatchkitWarning, match="stopped"):
+        out = label(bk.LangChain(chat, name="model"))
+    assert set(out["label_error"]) == {"connection"}
 
 
 def test_a_version_lets_answers_be_kept(tmp_path):

@@ -34,7 +34,7 @@ from batchkit.records import (
     Structured,
 )
 
-__all__ = ["Caller", "EmbeddedCaller", "FunctionCaller", "HttpCaller"]
+__all__ = ["Caller", "EmbeddedCaller", "FunctionCaller", "FunctionFailed", "HttpCaller", "secrets_of"]
 
 
 _SECRET = re.compile("auth|key|token|secret|cookie|password", re.IGNORECASE)
@@ -99,7 +99,7 @@ class HttpCaller:
         self._url = dialect.url(endpoint)
         self._place = (canonical_url(self._url), endpoint.model)
         self._headers = merge_headers({"User-Agent": "batchkit"}, dialect.headers(endpoint))
-        self._secrets = _secrets_of(endpoint)
+        self._secrets = secrets_of(endpoint.headers, endpoint.key)
 
         # Imported here and not in `open`: aiohttp takes a while, and the loop should not wait for it.
         from batchkit._engine.transport import open_channel, trusting
@@ -188,11 +188,19 @@ class HttpCaller:
         return replace(failure, adapted=how, message=f"{failure.message} {how}")
 
 
-def _secrets_of(endpoint: Endpoint) -> list[bytes]:
-    """The key, and what may be one among the headers; what is as short as ``ollama`` is only a placeholder."""
-    sent = [value.rpartition(" ")[2] for name, value in endpoint.headers.items() if _SECRET.search(name)]
-    secrets = [value.encode() for value in (endpoint.key, *sent) if value is not None and len(value) >= _SHORTEST_KEY]
+def secrets_of(named: Mapping[str, str], key: str | None = None) -> list[bytes]:
+    """The key, and what may be one among headers; what is as short as ``ollama`` is only a placeholder."""
+    sent = [value.rpartition(" ")[2] for name, value in named.items() if _SECRET.search(name)]
+    secrets = [value.encode() for value in (key, *sent) if value is not None and len(value) >= _SHORTEST_KEY]
     return sorted(secrets, key=len, reverse=True)  # one may be a part of another
+
+
+class FunctionFailed(Exception):
+    """Raised by a function that knows better than its exception's type what went wrong."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
 
 
 class FunctionCaller:
@@ -335,6 +343,8 @@ def _completion(answer: Any) -> Completion | Failure:
 
 
 def _function_failure(error: BaseException, timeout: float | None) -> Failure:
+    if isinstance(error, FunctionFailed):
+        return error.failure
     if isinstance(error, TimeoutError):
         text = f"the function took longer than {timeout:g} s" if timeout is not None and not str(error) else str(error)
         return Failure("timeout", text or "the function timed out", Scope.TRANSIENT)

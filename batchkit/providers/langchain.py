@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
+import orjson
+
+from batchkit._dialects.errors import read_failure
 from batchkit._engine import bridge
+from batchkit._engine.callers import FunctionFailed, secrets_of
 from batchkit._engine.execute import Execution
 from batchkit._engine.ledger import ANSWERED, Ledger
 from batchkit._engine.plan import Plan
@@ -18,12 +24,24 @@ from batchkit._logic.tasks import Classify, Task
 from batchkit.errors import BatchkitError, ConfigError, InputError
 from batchkit.providers.base import Provider, fingerprint
 from batchkit.providers.local import Embedded, FunctionProvider
-from batchkit.records import ERROR_KINDS, Answer, Brief, Complaint, Prompt, Reply, Structured, Text
+from batchkit.records import (
+    ERROR_KINDS,
+    Answer,
+    Brief,
+    Complaint,
+    Failure,
+    Prompt,
+    Reply,
+    Scope,
+    Structured,
+    Text,
+)
 from batchkit.settings import strict
 
 __all__ = ["LangChain", "as_runnable"]
 
-_TRANSIENT = (408, 409, 429)
+_CAUSES = 5
+"""So many exceptions are looked at, each the cause of the one before."""
 
 
 class LangChain(FunctionProvider):
@@ -49,8 +67,11 @@ class LangChain(FunctionProvider):
         Lets its answers be kept in the journal, under the runnable's class and this text: change
         it whenever the runnable answers otherwise. Without it they are not kept.
     timeout, deadline, max_retries, rpm, instructions
-        As for `OpenAI`. Rate limits, server errors, lost connections and time-outs of LangChain's
-        clients are transient and retried; any other exception is the row's error.
+        As for `OpenAI`. What a vendor's client raises for an HTTP error means what it means
+        elsewhere here: a rate limit pauses the provider for as long as it was asked to, a server
+        error is tried again, a wrong key stops the provider. Lost connections and time-outs are
+        tried again; any other exception is the row's error, of kind ``function``. Switch the
+        client's own retries off (``ChatOpenAI(..., max_retries=0)``): they know no limits.
 
     Raises
     ------
@@ -199,14 +220,84 @@ def _answer(output: Any) -> Any:
 
 
 def _known(error: Exception) -> Exception:
-    """The error of a vendor's client as the engine knows it: each has a tree of its own."""
-    status, kind = getattr(error, "status_code", None), type(error).__name__
+    """The error of a vendor's client as the engine knows it: each has a tree of its own, and none is imported."""
+    chain = _chain(error)
+    for one in chain:
+        failure = _http_failure(one)
+        if failure is not None:
+            return FunctionFailed(failure)
+    kind = type(error).__name__
     text = f"{kind}: {error}"
-    if "Timeout" in kind:
+    for one in chain:
+        text = _redacted(text, one)
+    if any("Timeout" in type(one).__name__ for one in chain):
         return TimeoutError(text)
-    if (isinstance(status, int) and (status in _TRANSIENT or status >= 500)) or "Connect" in kind:
-        return ConnectionError(text)
+    if "Connect" in kind:
+        # What lies below the vendor's client knows whether there was a connection at all.
+        unreached = any(type(one).__name__ == "ConnectError" for one in chain)
+        return FunctionFailed(Failure("connection", text, Scope.TRANSIENT, unreached=unreached))
     return error
+
+
+def _chain(error: BaseException | None) -> list[BaseException]:
+    """An exception and its causes: LangChain wraps a client's, which wraps that of an HTTP library."""
+    chain: list[BaseException] = []
+    while error is not None and len(chain) < _CAUSES:
+        chain.append(error)
+        error = error.__cause__
+    return chain
+
+
+def _http_failure(error: BaseException) -> Failure | None:
+    """What the HTTP error means that an exception brings along; None where there is none."""
+    response = getattr(error, "response", None)
+    told = getattr(error, "status_code", None) or (None if response is None else getattr(error, "code", None))
+    status: Any = told if _is_status(told) else getattr(response, "status_code", None)
+    if not _is_status(status):
+        return None
+    body = _redacted(_body(error), error).encode("utf-8", "replace")
+    failure = read_failure(status, _headers(error), body, time.time())
+    if failure.scope is Scope.PROVIDER and status != told:
+        # Of an HTTP library and no vendor's client: perhaps a tool's, at another address for each row.
+        return replace(failure, scope=Scope.ROW)
+    return failure
+
+
+def _is_status(value: Any) -> bool:
+    return isinstance(value, int) and 400 <= value <= 599
+
+
+def _body(error: BaseException) -> str:
+    try:
+        content = error.response.content  # type: ignore[attr-defined]
+        if content and isinstance(content, bytes):
+            return content.decode("utf-8", "replace")
+    except Exception:  # noqa: BLE001 - no response, or one that was not read to its end
+        pass
+    body = getattr(error, "body", None)
+    if isinstance(body, (dict, list)):
+        return orjson.dumps(body, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    return body if isinstance(body, str) and body else str(error)
+
+
+def _headers(error: BaseException) -> dict[str, str]:
+    found = getattr(getattr(error, "response", None), "headers", None) or getattr(error, "headers", None) or {}
+    try:
+        return {str(name).lower(): str(value) for name, value in found.items()}
+    except AttributeError:
+        return {}
+
+
+def _redacted(text: str, error: BaseException) -> str:
+    """A text without the key that the client sent: vendors repeat it, and some put it into the address."""
+    try:
+        request = getattr(error, "request", None) or error.response.request  # type: ignore[attr-defined]
+        named = {**dict(request.headers), **dict(parse_qsl(urlsplit(str(request.url)).query))}
+    except Exception:  # noqa: BLE001 - nothing is known of the request, or there is none
+        return text
+    for secret in secrets_of(named):
+        text = text.replace(secret.decode(), "[key]")
+    return text
 
 
 # ---- a provider as a Runnable ------------------------------------------------------------------------
