@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from batchkit._engine import bridge
 from batchkit._engine.collector import NOTHING, BatchReport, Collector, CollectorStats, Sent, wait_for
 from batchkit._engine.threads import in_thread
 from batchkit.errors import ConfigError, UnknownKeyword
@@ -83,6 +84,11 @@ class RunnableBatch(_Runnable):
     on_batch : callable, optional
         Gets a report of each batch that has ended: ``size``, ``waited``, ``seconds``, ``failed``, ``error``.
         It is called where the batch ran, so it must be quick; `batchkit.observe` hears of batches in a thread.
+    loop : {"caller", "engine"}
+        Where async code of ``bound`` or ``batch_fn`` runs. ``"caller"``: on the loop of those who
+        await, so that what belongs to that loop goes on working; for sync calls, and where calls of
+        several loops meet, on batchkit's own. ``"engine"``: always on batchkit's own, which outlives
+        every cell and every ``asyncio.run``. See Notes.
     name : str, optional
         How traces and events call it.
 
@@ -90,6 +96,14 @@ class RunnableBatch(_Runnable):
     ------
     ConfigError
         There is nothing that could process a batch, or a number is out of range.
+
+    Notes
+    -----
+    The async clients of most vendors, and so LangChain's chat models, keep connections that belong
+    to the event loop they were first used on, and fail with ``RuntimeError: ... is bound to a
+    different event loop`` on another. Where one is called both with ``await`` and without, for
+    instance in cells of one notebook, give ``loop="engine"``, and do not await the client itself
+    beside it: LangChain's chat models of one address share their connections.
 
     Examples
     --------
@@ -114,15 +128,20 @@ class RunnableBatch(_Runnable):
         max_waiting: int | None = None,
         when_full: Literal["wait", "raise"] = "wait",
         on_batch: Callable[[BatchReport], object] | None = None,
+        loop: Literal["caller", "engine"] = "caller",
         name: str | None = None,
     ) -> None:
         size, most = _checked(max_batch_size, max_batch_time, max_waiting, when_full)
+        if loop not in ("caller", "engine"):
+            raise ConfigError(f"RunnableBatch: loop={loop!r} is neither 'caller' nor 'engine'.")
         for setting, function in (("batch_fn", batch_fn), ("on_batch", on_batch)):
             if function is not None and not callable(function):
                 raise ConfigError(f"RunnableBatch: {setting}={function!r} must be a function.")
         self.bound = bound
         self.name = name
         self._process = _processor(bound, batch_fn)
+        if loop == "caller":
+            self._process = _explaining(self._process)
         self._wait_until_full = wait_until_full
         self._collector = Collector(
             self._process,
@@ -133,6 +152,7 @@ class RunnableBatch(_Runnable):
             max_waiting=most,
             when_full=when_full,
             on_batch=on_batch,
+            loop=loop,
             name=name or "RunnableBatch",
         )
 
@@ -487,6 +507,34 @@ def _processor(bound: Any, batch_fn: Callable[[list[Any]], Any] | None) -> Calla
         f"RunnableBatch: {bound!r} has none of abatch, batch, ainvoke and invoke. "
         "For a function that takes a list of items write RunnableBatch(batch_fn=...)."
     )
+
+
+def _explaining(process: Callable[[list[_Pair]], Any]) -> Callable[[list[_Pair]], Any]:
+    """The same, with a word on what to do to errors that say that a client belongs to another loop."""
+
+    async def explained(pairs: list[_Pair]) -> Any:
+        try:
+            results = await process(pairs)
+        except RuntimeError as error:
+            _explain(error)
+            raise
+        for result in results if isinstance(results, list) else ():
+            if isinstance(result, Exception):
+                _explain(result)
+        return results
+
+    return explained
+
+
+def _explain(error: Exception) -> None:
+    if bridge.is_of_another_loop(error) and _OTHER_LOOP not in getattr(error, "__notes__", ()):
+        error.add_note(_OTHER_LOOP)
+
+
+_OTHER_LOOP = (
+    "It was used on another event loop before: calls with await run on the caller's, calls without on batchkit's. "
+    'RunnableBatch(..., loop="engine") runs all of them on one.'
+)
 
 
 def _overrides(bound: Any, method: str) -> bool:

@@ -397,6 +397,7 @@ def wrapped(error):
         (LibraryError(500), 2, "server", "HTTP 500: no"),
         (LibraryError(403), 1, "auth", "HTTP 403: no"),
         (ApiError(200), 1, "function", "ApiError: no"),
+        (RuntimeError("<Event> is bound to a different event loop"), 2, "connection", "of no use on batchkit's."),
         (type("ReadTimeout", (Exception,), {})("late"), 2, "timeout", "late"),
         (type("ConnectionLost", (Exception,), {})("gone"), 2, "connection", "ConnectionLost: gone"),
     ],

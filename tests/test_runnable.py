@@ -206,6 +206,78 @@ def test_an_object_is_asked_the_best_way_it_has(bound, how):
     assert runnable.batch([1, 2]) == [(how, 1), (how, 2)]
 
 
+# ---- where it runs --------------------------------------------------------------------------------
+
+
+class Bound:
+    """A client that keeps connections: it works on the loop it was first used on, and no other."""
+
+    def __init__(self):
+        self.loop = None
+
+    async def abatch(self, items, *, return_exceptions):
+        loop = asyncio.get_running_loop()
+        self.loop = self.loop or loop
+        if loop is not self.loop:
+            raise RuntimeError("<asyncio.locks.Event object> is bound to a different event loop")
+        return expected(items)
+
+
+def test_on_the_engines_loop_a_client_may_be_called_with_and_without_await():
+    """With `loop="engine"` calls of every loop and of none reach a client that belongs to one loop."""
+    runnable = bk.RunnableBatch(Bound(), max_batch_size=3, max_batch_time=0.01, loop="engine")
+
+    async def cell():
+        return await runnable.abatch(list(range(4))), runnable.batch(list(range(4)))
+
+    for _ in range(2):
+        assert asyncio.run(cell()) == (expected(range(4)), expected(range(4)))
+    assert runnable.invoke(1) == "<1>"
+    assert sorted(runnable.stats.batch_sizes) == [1, 1, 1, 1, 1, 3, 3, 3, 3]
+
+
+def test_on_the_callers_loop_its_clients_go_on_working_and_errors_say_what_to_do():
+    """By default awaited calls run on the caller's loop, and an error about loops names `loop="engine"`."""
+    bound = Bound()
+    runnable = bk.RunnableBatch(bound, max_batch_time=0.01)
+
+    async def cell():
+        await bound.abatch([0], return_exceptions=True)
+        assert await runnable.ainvoke(1) == "<1>"
+        with pytest.raises(RuntimeError, match="different event loop") as caught:
+            runnable.invoke(1)
+        return caught.value.__notes__
+
+    (note,) = asyncio.run(cell())
+    assert 'loop="engine"' in note
+
+
+def test_a_caller_who_leaves_an_engines_batch_stops_it():
+    """With `loop="engine"` a batch whose callers have all left is cancelled, and waiting ones are not sent."""
+    begun, stopped = threading.Event(), threading.Event()
+
+    async def slow(items):
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            stopped.set()
+            raise
+
+    runnable = bk.RunnableBatch(batch_fn=slow, max_batch_size=2, max_batch_time=60, loop="engine")
+
+    async def main():
+        calls = [asyncio.create_task(runnable.ainvoke(item)) for item in range(3)]
+        await asyncio.to_thread(begun.wait, 30)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    asyncio.run(main())
+    assert stopped.wait(30)
+    assert (runnable.stats.waiting, runnable.stats.running) == (0, 0)
+
+
 # ---- what is refused -------------------------------------------------------------------------------
 
 
@@ -221,6 +293,7 @@ def test_an_object_is_asked_the_best_way_it_has(bound, how):
         ({"batch_fn": list, "max_batch_time": -1}, "max_batch_time=-1"),
         ({"batch_fn": list, "max_waiting": 0}, "max_waiting=0"),
         ({"batch_fn": list, "when_full": "drop"}, "when_full='drop'"),
+        ({"batch_fn": list, "loop": "mine"}, "loop='mine'"),
         ({"batch_fn": list, "max_batchsize": 3}, "Did you mean 'max_batch_size'"),
     ],
 )

@@ -11,6 +11,7 @@ import atexit
 import concurrent.futures
 import contextlib
 import os
+import re
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -19,9 +20,11 @@ from typing import Any, TypeVar
 from batchkit._engine.stream import close_all
 from batchkit.errors import BatchkitError, ConfigError
 
-__all__ = ["at_exit", "call", "fulfil", "home_loop", "loop", "refuse_inside", "submit", "wait"]
+__all__ = ["at_exit", "call", "fulfil", "home_loop", "is_of_another_loop", "loop", "refuse_inside", "submit", "wait"]
 
 T = TypeVar("T")
+
+_ANOTHER_LOOP = re.compile(r"different (?:event )?loop|event loop is closed", re.IGNORECASE)
 
 _TICK = 0.2
 """Seconds between two looks at a run: short enough for Ctrl-C, and five pictures a second."""
@@ -109,6 +112,15 @@ def wait(
     while not arrived.acquire(timeout=_TICK):
         on_tick()
     return future.result()
+
+
+def is_of_another_loop(error: BaseException | None) -> bool:
+    """Whether an error, or what caused it, says that something belongs to another event loop than the one it met."""
+    for _ in range(5):
+        if isinstance(error, RuntimeError) and _ANOTHER_LOOP.search(str(error)):
+            return True
+        error = None if error is None else error.__cause__
+    return False
 
 
 # ---- work that must run on the caller's own loop ------------------------------------------------

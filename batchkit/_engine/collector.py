@@ -3,7 +3,8 @@
 Calls of all threads and loops wait in one batch, for that is what "full" means to whoever makes them. A batch whose
 callers share a loop runs on that loop: no other thread is woken, which keeps a call within microseconds, and clients
 bound to the loop go on working. As soon as a second loop or a sync caller joins it, it moves to the engine's loop,
-which no caller can close. A batch has one timer, on the loop it runs on; nothing polls.
+which no caller can close; with ``loop="engine"`` every batch runs there. A batch has one timer, on the loop it runs
+on; nothing polls.
 """
 
 from __future__ import annotations
@@ -238,6 +239,8 @@ class Collector:
         What happens to further callers then: they wait, first come first served, or are refused.
     on_batch : callable, optional
         Called with a `BatchReport` after each batch, on the loop it ran on.
+    loop : {"caller", "engine"}
+        Whether a batch may run on a loop of its callers.
     name : str
         How observers of events know it.
     """
@@ -253,8 +256,10 @@ class Collector:
         max_waiting: int | None = None,
         when_full: Literal["wait", "raise"] = "wait",
         on_batch: Callable[[BatchReport], object] | None = None,
+        loop: Literal["caller", "engine"] = "caller",
         name: str = "RunnableBatch",
     ) -> None:
+        self._on_engine = loop == "engine"
         self._name = name
         self._batch_fn = batch_fn
         self._is_async = inspect.iscoroutinefunction(batch_fn) or inspect.iscoroutinefunction(
@@ -409,7 +414,8 @@ class Collector:
             batch = self._move(batch)
         if batch is None:
             due = None if self._wait_until_full else call.entered + self._time
-            batch = self._batch = _Batch(call.loop, due)
+            batch = self._batch = _Batch(bridge.loop() if self._on_engine else call.loop, due)
+            batch.mixed = self._on_engine
             self._set_timer(batch, here)
         batch.calls[call] = None
         call.batch = batch

@@ -78,6 +78,15 @@ class LangChain(FunctionProvider):
     ConfigError
         It is no Runnable, its template has no variable or several, or langchain-core is missing.
 
+    Notes
+    -----
+    A client's connections belong to the event loop on which they were opened. One that was awaited
+    in a cell before is of no use on batchkit's loop: the first calls fail as ``connection`` and are
+    tried again. The other way round, ``await client.ainvoke(...)`` in a cell after a run may raise
+    ``RuntimeError: ... is bound to a different event loop`` once. Where that is in the way, give
+    the model a client of its own (``ChatOpenAI(..., http_async_client=...)``), or ask it by
+    ``provider.as_runnable()``.
+
     Examples
     --------
     >>> import batchkit as bk                                                       # doctest: +SKIP
@@ -230,6 +239,10 @@ def _known(error: Exception) -> Exception:
     text = f"{kind}: {error}"
     for one in chain:
         text = _redacted(text, one)
+    if bridge.is_of_another_loop(error):
+        # The client drops such a connection, and its next try opens one on the engine's loop.
+        said = "the client was awaited on another event loop before, and its connection is of no use on batchkit's."
+        return FunctionFailed(Failure("connection", f"{kind}: {said}", Scope.TRANSIENT))
     if any("Timeout" in type(one).__name__ for one in chain):
         return TimeoutError(text)
     if "Connect" in kind:
