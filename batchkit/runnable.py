@@ -82,7 +82,8 @@ class RunnableBatch(_Runnable):
     when_full : {"wait", "raise"}
         Whether further calls wait then, first come first served, or are refused with `BatchkitError`.
     on_batch : callable, optional
-        Gets a report of each batch that has ended: ``size``, ``waited``, ``seconds``, ``failed``, ``error``.
+        Gets a report of each batch that has ended: ``size``, ``waited``, ``seconds``, ``failed``,
+        ``error``, and ``started``, when it left in seconds since the epoch.
         It is called where the batch ran, so it must be quick; `batchkit.observe` hears of batches in a thread.
     loop : {"caller", "engine"}
         Where async code of ``bound`` or ``batch_fn`` runs. ``"caller"``: on the loop of those who
@@ -287,7 +288,7 @@ class RunnableBatch(_Runnable):
 
     @property
     def stats(self) -> CollectorStats:
-        """Calls and what came of them, batch sizes, and p50, p90 and p99 of waiting and running times."""
+        """Calls and what came of them, batch sizes in the order of leaving, and p50, p90 and p99 of times."""
         return self._collector.stats()
 
     def flush(self) -> Sent:

@@ -61,6 +61,8 @@ class BatchReport:
     """Items without a result of their own, those that got the default response included."""
     error: str | None = None
     """What went wrong with all of it, if that did."""
+    started: float = 0.0
+    """When it left, in seconds since the epoch: with ``seconds`` a bar of a timeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ class CollectorStats:
     batches: int
     """Batches that have ended."""
     batch_sizes: tuple[int, ...]
+    """Of batches that have ended, in the order in which they left."""
     waiting_seconds: Spread
     """From a call to the departure of its batch."""
     running_seconds: Spread
@@ -189,7 +192,9 @@ class _Call:
 class _Batch:
     """Calls that leave together."""
 
-    __slots__ = ("calls", "done", "due", "gone", "home", "left", "mixed", "task", "timer", "wanted")
+    __slots__ = (
+        "calls", "done", "due", "gone", "home", "left", "mixed", "number", "started", "task", "timer", "wanted"
+    )  # fmt: skip
 
     def __init__(self, home: _Loop, due: float | None) -> None:
         self.calls: dict[_Call, None] = {}
@@ -198,8 +203,12 @@ class _Batch:
         """When its home's clock says so, it leaves; None: only when it is full or flushed."""
         self.mixed = False
         self.left = False
+        self.number = 0
+        """Counts up as batches leave."""
         self.gone = 0.0
-        """When it left."""
+        """When it left, on its home's clock."""
+        self.started = 0.0
+        """The same, in seconds since the epoch."""
         self.wanted = 0
         """How many still wait for it, once it has left."""
         self.timer: asyncio.TimerHandle | None = None
@@ -288,7 +297,10 @@ class Collector:
         """Calls taken and not answered."""
         self._closed = False
         self._counts = dict.fromkeys(("answered", "defaulted", "failed", "cancelled", "refused", "batches"), 0)
-        self._sizes: deque[int] = deque(maxlen=_REMEMBERED)
+        self._departed = 0
+        """Batches that have left."""
+        self._sizes: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
+        """Number and size of batches, as they ended."""
         self._waits: deque[float] = deque(maxlen=_REMEMBERED)
         self._runs: deque[float] = deque(maxlen=_REMEMBERED)
         _collectors.add(self)
@@ -355,14 +367,14 @@ class Collector:
             ended = sum(counts[name] for name in ("answered", "defaulted", "failed", "cancelled"))
             calls = ended + self._open + len(self._blocked)
             waiting = len(self._blocked) + (len(self._batch.calls) if self._batch is not None else 0)
-            running, sizes = len(self._running), tuple(self._sizes)
+            running, sizes = len(self._running), sorted(self._sizes)
             waits, runs = list(self._waits), list(self._runs)
         return CollectorStats(
             calls=calls,
             **counts,
             waiting=waiting,
             running=running,
-            batch_sizes=sizes,
+            batch_sizes=tuple(size for _, size in sizes),
             waiting_seconds=Spread.of(waits),
             running_seconds=Spread.of(runs),
             max_batch_size=self._size,
@@ -477,6 +489,8 @@ class Collector:
         if not batch.calls:
             return False
         batch.wanted = len(batch.calls)
+        self._departed += 1
+        batch.number = self._departed
         self._running.add(batch)
         return True
 
@@ -567,7 +581,7 @@ class Collector:
 
     async def _run(self, batch: _Batch) -> None:
         calls = list(batch.calls)
-        batch.gone = batch.home.time()
+        batch.gone, batch.started = batch.home.time(), time.time()
         outcomes: list[Any] | None = None
         error: str | None = None
         try:
@@ -611,7 +625,8 @@ class Collector:
             self._launch(other, here)
         if self._on_batch is None and not STREAM.feeds:
             return
-        report = BatchReport(len(calls), max(0.0, batch.gone - calls[0].entered), seconds, failed, error)
+        waited = max(0.0, batch.gone - calls[0].entered)
+        report = BatchReport(len(calls), waited, seconds, failed, error, batch.started or time.time())
         if STREAM.feeds:
             told = (report.size, report.waited, report.seconds, report.failed, report.error)
             STREAM.tell(events.Batched(self._name, time.time(), *told))
@@ -631,7 +646,7 @@ class Collector:
                 bad = sum(type(outcome) is _Failed for outcome in kept)
                 counts["answered"] += len(kept) - bad
                 counts["failed" if self._default is NOTHING else "defaulted"] += bad
-            self._sizes.append(len(calls))
+            self._sizes.append((batch.number, len(calls)))
             self._runs.append(seconds)
             self._waits.extend([max(0.0, batch.gone - call.entered) for call in calls])
             if self._auto_size is not None:

@@ -142,6 +142,12 @@ class LaneSnapshot:
     p99: float | None = None
     limits: Limits | None = None
 
+    def __repr__(self) -> str:
+        stopped = "" if self.stopped is None else f", stopped: {self.stopped.kind}"
+        return (
+            f"<{self.name}: {self.answered:,} answered, {self.failed:,} failed, {self.in_flight:,} in flight{stopped}>"
+        )
+
     @property
     def settled(self) -> int:
         """Rows that got their outcome from it in this run."""
@@ -172,10 +178,24 @@ class Snapshot:
     elapsed: float = 0.0
     """Seconds since the run began."""
 
+    def __repr__(self) -> str:
+        return f"<Snapshot {self}>"
+
+    def __str__(self) -> str:
+        counts = f"{self.answered:,} of {self.rows:,} rows answered, {self.failed:,} failed"
+        if self.finished is None:
+            return f"running: {counts}, {sum(lane.in_flight for lane in self.lanes):,} in flight"
+        left = self.rows - self.done
+        return f"{self.finished}: {counts}" + (f", {left:,} {_LEFT.get(self.finished, 'cancelled')}" if left else "")
+
     @property
     def done(self) -> int:
         """Rows that have their answer or their error."""
         return self.answered + self.failed
+
+
+_LEFT = {"max_cost": "over budget", "max_seconds": "over budget"}
+"""What rows are called that an ended run did not get to."""
 
 
 class Progress:

@@ -63,7 +63,7 @@ class Job:
         self._take = take
 
     def __repr__(self) -> str:
-        return f"<Job {self.run!r}>"
+        return f"<Job {self.progress}>"
 
     @property
     def progress(self) -> Snapshot:

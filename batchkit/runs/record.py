@@ -44,9 +44,7 @@ class Record:
         """Where the rows stand that this one did not ask about."""
 
     def __repr__(self) -> str:
-        now = self.snapshot
-        state = "running" if now.finished is None else now.finished
-        return f"<Run {state}: {now.answered} of {now.rows} rows answered, {now.failed} failed>"
+        return f"<Run {self.snapshot}>"
 
     def _repr_html_(self) -> str:
         return f"<div>{escape(repr(self))}</div>" + self.summary.to_html(float_format=lambda number: f"{number:.3g}")

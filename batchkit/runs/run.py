@@ -30,6 +30,7 @@ from batchkit.providers import checks, resolve
 from batchkit.routes import compile_route
 from batchkit.runs.record import Record, code_of_nobody
 from batchkit.runs.terms import Asked
+from batchkit.settings import strict
 
 if TYPE_CHECKING:
     from batchkit._engine.journal import Journal
@@ -78,6 +79,7 @@ class Run(Record):
         self._future: concurrent.futures.Future[None] | None = None
         self._has_begun = False
 
+    @strict
     def retry(
         self,
         *,
@@ -133,6 +135,7 @@ class Run(Record):
         adjust = Adjustment(only, max_concurrency, max_output_tokens, self)
         return carry_out(asked, self._view, adjust).frame
 
+    @strict
     def plot(self, *, title: str | None = None) -> Any:
         """Draw the run on one page: timeline, rows per second, requests in flight, latencies, outcomes.
 
@@ -141,14 +144,17 @@ class Run(Record):
         """
         return self._drawn("dashboard", title=title)
 
+    @strict
     def plot_timeline(self, *, title: str | None = None, ax: Any = None) -> Any:
         """Draw every attempt as a bar in its provider's slot, coloured by how it ended."""
         return self._drawn("timeline", title=title, ax=ax)
 
+    @strict
     def plot_latency(self, *, title: str | None = None, ax: Any = None) -> Any:
         """Draw how the seconds from request to reply are distributed at each provider, with p50, p90 and p99."""
         return self._drawn("latency", title=title, ax=ax)
 
+    @strict
     def plot_throughput(self, *, title: str | None = None, ax: Any = None) -> Any:
         """Draw rows per second and requests in flight over time, against the limits."""
         return self._drawn("throughput", title=title, ax=ax)

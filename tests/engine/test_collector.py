@@ -8,6 +8,7 @@ import contextvars
 import gc
 import os
 import threading
+import time
 from collections import Counter
 from types import SimpleNamespace
 
@@ -704,6 +705,26 @@ def test_stats_tell_sizes_times_and_outcomes():
     assert (stats.running_seconds.p50, stats.running_seconds.p90) == pytest.approx((2, 2))
 
 
+def test_sizes_are_told_in_the_order_in_which_batches_left():
+    """A batch that ends before an earlier one stands behind it in `batch_sizes`."""
+
+    async def first_is_slow(items):
+        await asyncio.sleep(10 if 0 in items else 1)
+        return items
+
+    collector = Collector(first_is_slow, max_batch_size=3, max_batch_time=0.1)
+
+    async def main():
+        calls = [asyncio.create_task(collector.submit(item)) for item in range(5)]
+        await asyncio.sleep(5)
+        before = collector.stats().batch_sizes
+        await asyncio.gather(*calls)
+        return before
+
+    assert virtual.run(main()) == (2,)
+    assert collector.stats().batch_sizes == (3, 2)
+
+
 def test_stats_of_nothing_are_not_a_number():
     """Before the first batch there are no times to tell."""
     assert repr(Collector(Recorder()).stats().running_seconds) == "Spread(p50=nan, p90=nan, p99=nan)"
@@ -722,6 +743,21 @@ def test_a_hook_hears_of_every_batch():
     virtual.run(gather(collector, ["a", "bad", "c"]))
     told = [(report.size, report.waited, report.failed, report.error) for report in reports]
     assert told == [(2, 0, 2, "Boom: no luck"), (1, 1, 0, None)]
+
+
+def test_a_report_says_when_its_batch_left():
+    """`started` is seconds since the epoch, so that reports of several batches make a timeline."""
+    reports, before = [], time.time()
+
+    async def main():
+        collector = Collector(Recorder(seconds=0.02), max_batch_size=1, on_batch=reports.append)
+        await collector.submit("a")
+        await collector.submit("b")
+
+    asyncio.run(main())
+    first, second = reports
+    assert before <= first.started <= first.started + first.seconds <= second.started + 0.005
+    assert second.started <= time.time()
 
 
 def test_a_raising_hook_disturbs_nobody():

@@ -177,3 +177,23 @@ def test_odd_latencies_do_no_harm(taken):
     progress = Progress(9, LANES)
     progress.fold(Attempted(0, None, 0.0, taken, 0, 0))
     assert progress.snapshot().lanes[0].p50 > 0
+
+
+@pytest.mark.parametrize(
+    ("why", "text"),
+    [
+        (None, "running: 1,200 of 3,000 rows answered, 300 failed, 1 in flight"),
+        ("interrupted", "interrupted: 1,200 of 3,000 rows answered, 300 failed, 1,500 cancelled"),
+        ("max_cost", "max_cost: 1,200 of 3,000 rows answered, 300 failed, 1,500 over budget"),
+    ],
+)
+def test_a_snapshot_reads_as_one_line(why, text):
+    """Its text counts answered and failed rows, and what is under way or was not got to."""
+    progress = Progress(3000, ("a",))
+    progress.sent(0)
+    progress.settled(0, 1200, None)
+    progress.settled(0, 300, "server")
+    if why is not None:
+        progress.fold(Finished(why, 1.0))
+    assert str(progress.snapshot()) == text
+    assert repr(progress.snapshot()) == f"<Snapshot {text}>"

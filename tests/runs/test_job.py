@@ -90,6 +90,21 @@ def test_cancel_returns_what_is_done(gate):
     assert len(gate.asked) <= 4
 
 
+def test_reprs_say_how_far_it_is(gate):
+    """A job, its progress and its run say in one line what is answered, under way, and not got to."""
+    job = background(frame(10), gate.provider)
+    gate.held.wait(30)
+    assert repr(job).startswith("<Job running: ")
+    assert "of 10 rows answered, 0 failed" in repr(job.progress)
+    assert repr(job.progress).endswith("in flight>")
+    job.cancel()
+    job.result()
+    assert repr(job) == "<Job cancelled: 2 of 10 rows answered, 0 failed, 8 cancelled>"
+    assert repr(job.run) == repr(job).replace("Job", "Run")
+    assert repr(job.progress) == repr(job).replace("Job", "Snapshot")
+    assert repr(job.progress.lanes[0]).startswith("<gate: 2 answered, 0 failed, ")
+
+
 def test_waiting_can_time_out_without_harm(gate):
     """A wait that is too short raises; the job goes on."""
     job = background(frame(), gate.provider)

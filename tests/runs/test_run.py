@@ -307,3 +307,14 @@ def test_a_run_draws_itself():
     assert bk.compare(run, again=run)._repr_png_().startswith(b"\x89PNG")
     with pytest.raises(bk.InputError, match="not a run"):
         bk.compare(run, "another")
+
+
+@pytest.mark.parametrize("method", ["plot", "plot_timeline", "plot_latency", "plot_throughput"])
+def test_a_mistyped_keyword_of_a_picture_names_the_nearest(method):
+    """Pictures refuse keywords that nobody knows, as everything else here does."""
+    classify(frame(1), bk.FunctionProvider(lambda prompt: "a", name="f"))
+    run = bk.last_run()
+    with pytest.raises(bk.UnknownKeyword, match="Did you mean 'title'"):
+        getattr(run, method)(titel="x")
+    with pytest.raises(bk.UnknownKeyword, match="Did you mean 'route'"):
+        run.retry(rout=None)
