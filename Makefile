@@ -41,7 +41,7 @@ test-pandas2: $(VENV2)/installed-test
 	$(VENV2)/bin/python -m pytest $(PARALLEL) $(FAST)
 
 test-notebooks: $(VENV_NOTEBOOKS)/installed-notebooks
-	$(VENV_NOTEBOOKS)/bin/python -m pytest -m notebook tests/test_notebooks.py tests/widgets
+	$(VENV_NOTEBOOKS)/bin/python -m pytest $(PARALLEL) -m notebook tests/test_notebooks.py tests/test_binder.py tests/widgets
 
 # Needs Debian's chromium; brings older kernels of its own.
 test-browser: $(VENV_BROWSER)/installed-browser
