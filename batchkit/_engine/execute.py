@@ -27,7 +27,7 @@ from batchkit._logic.itinerary import Ask, Outcome, Seat, advance, seats_of
 from batchkit._logic.judging import Again, judge
 from batchkit._logic.pricing import Budget, estimate_tokens
 from batchkit._logic.pricing import reserve as money
-from batchkit._logic.progress import Adapted, Paused, Stopped
+from batchkit._logic.progress import Adapted, Held, Paused, Stopped
 from batchkit.records import Answer, Brief, Completion, Failure, Question, Scope, Usage
 
 __all__ = ["Execution", "Lane"]
@@ -54,9 +54,9 @@ class Lane:
     """One provider in one run."""
 
     __slots__ = (
-        "admitted", "caller", "completed", "counted", "gate", "in_flight", "index", "limits", "lines", "most_out",
-        "overload", "pumping", "reached", "ready", "refused", "sent", "shared_tokens", "spec", "stopped", "timer",
-        "wake",
+        "admitted", "caller", "completed", "counted", "gate", "held", "in_flight", "index", "limits", "lines",
+        "most_out", "overload", "pumping", "reached", "ready", "refused", "sent", "shared_tokens", "spec", "stopped",
+        "timer", "wake",
     )  # fmt: skip
 
     def __init__(self, index: int, spec: LaneSpec, execution: Execution) -> None:
@@ -75,6 +75,8 @@ class Lane:
         """Loads that the gate let in and whose worker has not begun yet."""
         self.sent = 0
         self.in_flight = 0
+        self.held = False
+        """Whether a limit lets nothing go."""
         self.reached = False
         """Whether the provider ever answered anything, be it an error."""
         self.completed = 0
@@ -321,11 +323,17 @@ class Execution:
             wait = lane.gate.enter(now, reserve, lane.wake)
             if wait:
                 if wait < math.inf:
+                    if not lane.held:
+                        lane.held = True
+                        self._ledger.tell(Held(lane.index, lane.gate.held_by, now))
                     _cancel(lane.timer)
                     lane.timer = self._loop.call_later(min(wait, line.ends_at(limits.deadline) - now), lane.wake)
                 return None
             lane.sent += 1
             lane.in_flight += 1
+            if lane.held:
+                lane.held = False
+                self._ledger.tell(Held(lane.index, None, now))
             if self._budget is not None:
                 self._budget.take(price)
             return _Load(self._take(lane, line, now), reserve, now, price)

@@ -23,12 +23,14 @@ class Gate:
 
     __slots__ = (
         "_ceiling", "_counts_requests", "_counts_tokens", "_members", "_pace", "_paced", "_queue", "_requests",
-        "_slots", "_tokens", "_told", "in_flight", "paused_until",
+        "_slots", "_tokens", "_told", "held_by", "in_flight", "paused_until",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.in_flight = 0
         self.paused_until = -math.inf
+        self.held_by = ""
+        """The limit that made the latest request wait, in words."""
         self._members: list[Limits] = []
         self._queue: deque[Callable[[], None]] = deque()
         self._slots = 1
@@ -80,14 +82,15 @@ class Gate:
             if wake not in self._queue:
                 self._queue.append(wake)
             return math.inf
-        wait = self.paused_until - now
-        if self._requests is not None and self._counts_requests:
-            wait = max(wait, self._requests.wait(now))
-        if self._tokens is not None and self._counts_tokens:
-            wait = max(wait, self._tokens.wait(now, tokens))
-        if self._paced is not None:
-            wait = max(wait, self._paced.wait(now))
+        wait, held_by = self.paused_until - now, "a pause it asked for"
+        if self._requests is not None and self._counts_requests and (needs := self._requests.wait(now)) > wait:
+            wait, held_by = needs, f"{self._requests.per_minute:,g} requests a minute"
+        if self._tokens is not None and self._counts_tokens and (needs := self._tokens.wait(now, tokens)) > wait:
+            wait, held_by = needs, f"{self._tokens.per_minute:,g} tokens a minute"
+        if self._paced is not None and (needs := self._paced.wait(now)) > wait:
+            wait, held_by = needs, f"the pace it takes, about {self._paced.per_minute:,.0f} requests a minute"
         if wait > 0:
+            self.held_by = held_by
             return wait
         self.in_flight += 1
         self._pace.sent(now)

@@ -17,6 +17,7 @@ __all__ = [
     "Event",
     "Finished",
     "Group",
+    "Held",
     "LaneSnapshot",
     "Paused",
     "Progress",
@@ -75,6 +76,14 @@ class Paused(NamedTuple):
     until: float
 
 
+class Held(NamedTuple):
+    """A limit lets no request go from ``at`` on, though rows wait; None: one has gone again."""
+
+    lane: int
+    by: str | None
+    at: float
+
+
 class Adapted(NamedTuple):
     """A model refused something about a request and is asked in another manner from here on."""
 
@@ -96,7 +105,7 @@ class Finished(NamedTuple):
     at: float
 
 
-Event = Sent | Attempted | Settled | Retrying | Paused | Adapted | Stopped | Finished
+Event = Sent | Attempted | Settled | Retrying | Paused | Held | Adapted | Stopped | Finished
 
 
 class Group(NamedTuple):
@@ -141,6 +150,10 @@ class LaneSnapshot:
     """Seconds: half of its replies took less. None before the first."""
     p99: float | None = None
     limits: Limits | None = None
+    held_by: str | None = None
+    """The limit that lets no request go at this moment, though rows wait."""
+    held: float = 0.0
+    """Seconds for which limits let no request go."""
 
     def __repr__(self) -> str:
         stopped = "" if self.stopped is None else f", stopped: {self.stopped.kind}"
@@ -245,14 +258,17 @@ class Progress:
                 self._lanes[lane].retrying += rows
             case Paused(lane, until):
                 self._lanes[lane].paused_until = until
+            case Held(lane, by, at):
+                self._lanes[lane].hold(by, at)
             case Adapted(lane, how):
                 self._lanes[lane].adapted[how] = None
             case Stopped(lane, failure):
                 self._lanes[lane].stopped = failure
-            case Finished(why):
+            case Finished(why, at):
                 self._finished = why
                 for tally in self._lanes:
                     tally.retrying = 0
+                    tally.hold(None, at)
 
     # Each request has one of each of these: they can be had without an event.
 
@@ -313,7 +329,7 @@ class Progress:
             self._answered,
             sum(self._errors.values()),
             dict(self._errors),
-            tuple(self._lane(index, lane) for index, lane in enumerate(self._lanes)),
+            tuple(self._lane(index, lane, now) for index, lane in enumerate(self._lanes)),
             self._finished,
             self._reused,
             self._duplicates,
@@ -322,7 +338,7 @@ class Progress:
             elapsed,
         )
 
-    def _lane(self, index: int, lane: _Lane) -> LaneSnapshot:
+    def _lane(self, index: int, lane: _Lane, now: float) -> LaneSnapshot:
         mine = [number for number, group in enumerate(self._groups) if index in group.lanes]
         p50, p99 = _quantiles(lane.latency.copy(), (0.50, 0.99))
         return LaneSnapshot(
@@ -332,6 +348,7 @@ class Progress:
             sum(self._open_rows[number] for number in mine), sum(self._open_units[number] for number in mine),
             sum(self._open_rows[number] * self._share(number, index) for number in mine),
             p50, p99, lane.limits,
+            lane.held_by, lane.held + (max(0.0, now - lane.held_since) if lane.held_by is not None else 0.0),
         )  # fmt: skip
 
     def _share(self, group: int, index: int) -> float:
@@ -348,8 +365,8 @@ class Progress:
 
 class _Lane:
     __slots__ = (
-        "adapted", "answered", "cost", "failed", "in_flight", "latency", "limits", "name", "paused_until",
-        "requests", "retrying", "reused", "stopped", "tokens_in", "tokens_out",
+        "adapted", "answered", "cost", "failed", "held", "held_by", "held_since", "in_flight", "latency", "limits",
+        "name", "paused_until", "requests", "retrying", "reused", "stopped", "tokens_in", "tokens_out",
     )  # fmt: skip
 
     def __init__(self, name: str, limits: Limits | None) -> None:
@@ -363,6 +380,14 @@ class _Lane:
         self.cost = Tally()
         self.latency: dict[int, int] = {}
         """Replies by `_bucket`."""
+        self.held_by: str | None = None
+        self.held = self.held_since = 0.0
+
+    def hold(self, by: str | None, at: float) -> None:
+        """Count the time since it was last held, and begin anew."""
+        if self.held_by is not None:
+            self.held += max(0.0, at - self.held_since)
+        self.held_by, self.held_since = by, at
 
     @property
     def settled(self) -> int:

@@ -216,7 +216,8 @@ class OpenAI(_HttpProvider):
     max_concurrency : int, optional
         Requests in flight at once. Default 16.
     rpm, tpm : float, optional
-        Requests and tokens per minute; no limit where not given.
+        Requests and tokens per minute. Where not given they are learned: from the headers of
+        replies, else from what the provider takes once it begins to refuse.
     timeout : float
         Seconds for one attempt.
     deadline : float

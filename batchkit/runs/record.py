@@ -137,10 +137,11 @@ class Record:
 
     @property
     def summary(self) -> pd.DataFrame:
-        """One row per provider: rows, answers, failures, attempts, latency quantiles in seconds, tokens, cost.
+        """One row per provider: rows, answers, failures, attempts, latency quantiles in seconds, tokens, cost, waits.
 
         ``rows`` counts the rows it settled; latencies are of attempts that brought a reply;
-        ``cost`` is in USD, NaN where it is unknown. ``stopped`` says why a provider was asked no
+        ``cost`` is in USD, NaN where it is unknown; ``waits`` are the seconds for which limits let
+        no request go though rows waited. ``stopped`` says why a provider was asked no
         more, ``adapted`` what its model refused and how it was asked instead.
         """
         snapshot = self.snapshot
@@ -162,6 +163,7 @@ class Record:
                     "tokens_in": lane.tokens_in,
                     "tokens_out": lane.tokens_out,
                     "cost": np.nan if lane.cost is None or lane.cost_is_partial else lane.cost,
+                    "waits": lane.held,
                     "adapted": " ".join(lane.adapted) or None,
                     "stopped": None if lane.stopped is None else f"{lane.stopped.kind}: {lane.stopped.message}",
                 }

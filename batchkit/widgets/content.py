@@ -244,19 +244,14 @@ def _notes(lane: LaneSnapshot, now: Snapshot) -> Iterator[str]:
 
 def _waiting(lane: LaneSnapshot, now: Snapshot) -> Iterator[str]:
     """What keeps a provider from being asked more."""
-    limits = lane.limits
-    underway = sum(other.in_flight + other.retrying for other in now.lanes)
     if lane.paused_until is not None and lane.paused_until > now.now:
         yield f"waiting {_duration(lane.paused_until - now.now)}: it asked for fewer requests"
     elif lane.retrying and not lane.in_flight:
         yield "waiting a moment before asking again"
     elif not lane.requests and not lane.in_flight and lane.open_rows:
         yield "getting ready"
-    elif limits is not None and lane.in_flight < limits.max_concurrency and lane.open_units > underway:
-        named = [f"rpm={limits.rpm:g}"] if limits.rpm else []
-        named += [f"tpm={limits.tpm:g}"] if limits.tpm else []
-        if named:
-            yield f"waiting for its limit, {' and '.join(named)}"
+    elif lane.held_by is not None:
+        yield f"waiting for its limit: {lane.held_by}"
 
 
 def _error(kind: str, count: int, example: str | None) -> str:

@@ -561,6 +561,20 @@ def test_a_limit_the_user_did_not_give_is_learned(tells, most):
     assert ledger.ended < 600 / 20 / 0.8
 
 
+def test_the_time_that_limits_took_is_counted():
+    """A run knows for how many seconds a limit let nothing go, and slots that were taken are no such time."""
+    slow, free = Script(), Script()
+    plan = plan_of(
+        texts(8),
+        [lane(slow, name="slow", max_concurrency=8, rpm=60.0), lane(free, name="free", max_concurrency=1)],
+        A,
+        B,
+        codes=[0, 1] * 4,
+    )
+    held = [lane.held for lane in execute(plan).snapshot().lanes]
+    assert held == [pytest.approx(3.0), 0.0]
+
+
 @pytest.mark.parametrize("first_slots", [2, 6])
 def test_the_stricter_limit_holds_for_a_shared_budget(first_slots):
     """Two runs on one budget together never exceed the stricter of their limits, and both end."""

@@ -233,3 +233,21 @@ def test_refusals_slow_down_and_calm_gives_the_speed_back():
         for _ in range(quick.in_flight):
             quick.leave(now, 0, None, nobody)
     assert rose > 2 * slow
+
+
+@pytest.mark.parametrize(
+    ("limits", "what"),
+    [
+        (Limits(9, rpm=60), "60 requests a minute"),
+        (Limits(9, tpm=600), "600 tokens a minute"),
+        (Limits(9), "a pause it asked for"),
+    ],
+)
+def test_a_gate_names_what_holds_it(limits, what):
+    """Whoever has to wait can be told which limit it is."""
+    held = gate(limits)
+    assert held.enter(0.0, 600, nobody) == 0.0
+    if limits.rpm is limits.tpm is None:
+        held.pause(5.0)
+    assert held.enter(0.0, 600, nobody) > 0
+    assert held.held_by == what

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchkit._logic.progress import Attempted, Finished, Group, Paused, Progress, Retrying, Sent, Settled, Stopped
+from batchkit._logic.progress import (
+    Attempted,
+    Finished,
+    Group,
+    Held,
+    Paused,
+    Progress,
+    Retrying,
+    Sent,
+    Settled,
+    Stopped,
+)
 from batchkit.records import ERROR_KINDS, Failure, Limits, Scope
 
 LANES = ("fast", "strong")
@@ -197,3 +208,16 @@ def test_a_snapshot_reads_as_one_line(why, text):
         progress.fold(Finished(why, 1.0))
     assert str(progress.snapshot()) == text
     assert repr(progress.snapshot()) == f"<Snapshot {text}>"
+
+
+def test_what_holds_a_provider_back_is_named_and_timed():
+    """The limit that lets nothing go stands in the snapshot, and so do the seconds for which any did."""
+    progress = Progress(10, ("p",))
+    progress.fold(Held(0, "60 requests a minute", 1.0))
+    lane = progress.snapshot(now=1.5).lanes[0]
+    assert (lane.held_by, lane.held) == ("60 requests a minute", 0.5)
+    progress.fold(Held(0, None, 2.0))
+    progress.fold(Held(0, "a pause it asked for", 4.0))
+    progress.fold(Finished("cancelled", 4.25))
+    lane = progress.snapshot(now=9.0).lanes[0]
+    assert (lane.held_by, lane.held) == (None, 1.25)

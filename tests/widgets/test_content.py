@@ -80,7 +80,9 @@ def test_what_a_provider_waits_for():
     limited = Limits(max_concurrency=4, rpm=240)
     waits = {
         "waiting 12 s: it asked for fewer requests": lane(requests=1, paused_until=112.0),
-        "waiting for its limit, rpm=240": lane(requests=9, in_flight=1, open_units=50, limits=limited),
+        "waiting for its limit: 240 requests a minute": lane(
+            requests=9, in_flight=1, open_units=50, limits=limited, held_by="240 requests a minute"
+        ),
         "waiting a moment before asking again": lane(requests=9, retrying=2, open_units=2, limits=limited),
         "getting ready": lane(open_rows=9, open_units=9, limits=limited),
         "stopped (auth): wrong key": lane(stopped=Failure("auth", "wrong key", Scope.PROVIDER)),
