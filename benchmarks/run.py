@@ -1,6 +1,6 @@
 """Run the benchmarks, each in a process of its own, and print Markdown tables.
 
-``python benchmarks/run.py [--only seeds|cpu|journal|collector|import]``
+``python benchmarks/run.py [--only seeds|cpu|limits|journal|collector|import]``
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ HERE = Path(__file__).parent
 FILES = {
     "seeds": "seeds.py",
     "cpu": "cpu.py",
+    "limits": "limits.py",
     "journal": "journal.py",
     "collector": "collector.py",
     "import": "imports.py",
