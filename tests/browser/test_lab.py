@@ -9,9 +9,9 @@ import subprocess
 import sys
 import time
 import urllib.request
-from pathlib import Path
 
 import pytest
+from kernels import BUILD, path_for
 
 import batchkit as bk
 
@@ -22,8 +22,6 @@ expect = playwright.expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-ROOT = Path(bk.__file__).parents[1]
-BUILD = Path(__file__).parents[2] / "build"
 CHROMIUM = "/usr/bin/chromium"
 KERNELS = {"newest": None, "7.3.0": "7.3.0", "6.31.0": "6.31.0"}
 """Names of kernels, and the ipykernel that stands before the installed one in their path."""
@@ -42,18 +40,11 @@ ANSWERED = 'print("answered", bk.last_run().rows["label"].notna().sum())'
 
 
 def kernelspec(folder, name, version):
-    path = [str(ROOT)]
-    if version is not None:
-        overlay = BUILD / "kernels" / version
-        if not (overlay / "ipykernel").is_dir():
-            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(overlay)]
-            subprocess.run([*pip, f"ipykernel=={version}"], check=True)
-        path.insert(0, str(overlay))
     spec = {
         "argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
         "display_name": name,
         "language": "python",
-        "env": {"PYTHONPATH": os.pathsep.join(path)},
+        "env": {"PYTHONPATH": path_for(version)},
         "interrupt_mode": "signal",
     }
     place = folder / "kernels" / name

@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from kernels import path_for
 
 import batchkit as bk
 
@@ -130,9 +131,9 @@ print(json.dumps([threading.active_count(), tasks, sockets]))
 class Kernel:
     """A kernel and its own client."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, version):
         self.manager = jupyter_client.KernelManager(kernel_name="python3")
-        self.manager.start_kernel(cwd=str(folder), env=env_for(folder))
+        self.manager.start_kernel(cwd=str(folder), env=env_for(folder, PYTHONPATH=path_for(version)))
         self.client = self.manager.client()
         self.client.start_channels()
         self.client.wait_for_ready(timeout=60)
@@ -166,14 +167,17 @@ class Kernel:
 
 
 @pytest.fixture
-def kernel(tmp_path):
-    running = Kernel(tmp_path)
+def kernel(tmp_path, request):
+    running = Kernel(tmp_path, request.param)
     yield running
     running.close()
 
 
-def test_interrupts_at_any_instant(kernel):
-    """At 30 random instants, some twice, Interrupt frees the cell and leaves no thread, task or socket behind."""
+@pytest.mark.parametrize(
+    ("kernel", "times"), [(None, 30), ("7.3.0", 5), ("6.31.0", 5)], ids=["newest", "7.3", "6"], indirect=["kernel"]
+)
+def test_interrupts_at_any_instant(kernel, times):
+    """At random instants, some twice, Interrupt frees the cell and leaves no thread, task or socket behind."""
     with bk.playground(answer=lambda text, labels: labels[0], slow={"latency": 0.1}) as play:
         setup = f"""
 import pandas as pd, batchkit as bk
@@ -186,7 +190,7 @@ df.head(40).llm.classify("text", ["a", "b"], route=route, journal=False);
         kernel.run(PROBE)
         baseline = json.loads(kernel.run(PROBE)[1])
         rng = random.Random(5)
-        for number in range(30):
+        for number in range(times):
             waits = [rng.uniform(0, 0.8)] + [rng.uniform(0, 0.4)] * (number % 3 == 0)
             reply = kernel.interrupt(cell, *waits)
             assert reply["status"] == "error"
