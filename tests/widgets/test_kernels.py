@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import queue
 import random
 import re
 import subprocess
@@ -147,7 +149,10 @@ class Kernel:
         return reply["content"], "".join(printed)
 
     def interrupt(self, code, *waits):
-        """Run a cell and interrupt it after each wait in turn; returns its reply."""
+        """Run a cell and interrupt it after each wait in turn; returns its reply, None where the kernel gives none.
+
+        One that is hit in its own code, before or after the cell's, goes on but forgets to reply.
+        """
         sent = self.client.execute(code)
         while True:  # it runs once the kernel echoes it
             message = self.client.get_iopub_msg(timeout=30)
@@ -156,10 +161,12 @@ class Kernel:
         for wait in waits:
             threading.Event().wait(wait)
             self.manager.interrupt_kernel()
-        while True:
-            reply = self.client.get_shell_msg(timeout=10)
-            if reply["parent_header"]["msg_id"] == sent:
-                return reply["content"]
+        with contextlib.suppress(queue.Empty):
+            while True:
+                reply = self.client.get_shell_msg(timeout=10)
+                if reply["parent_header"]["msg_id"] == sent:
+                    return reply["content"]
+        return None
 
     def close(self):
         self.client.stop_channels()
@@ -190,15 +197,20 @@ df.head(40).llm.classify("text", ["a", "b"], route=route, journal=False);
         kernel.run(PROBE)
         baseline = json.loads(kernel.run(PROBE)[1])
         rng = random.Random(5)
+        lost = 0
         for number in range(times):
             waits = [rng.uniform(0, 0.8)] + [rng.uniform(0, 0.4)] * (number % 3 == 0)
             reply = kernel.interrupt(cell, *waits)
-            assert reply["status"] == "error"
-            assert reply["ename"] in ("Interrupted", "KeyboardInterrupt")
+            if reply is None:
+                lost += 1
+                assert kernel.run("print(bk.last_run().snapshot.finished)")[1] != "done\n"
+            else:
+                assert (reply["status"], "Interrupt" in reply["ename"]) == ("error", True)
             state = json.loads(kernel.run(PROBE)[1])
             assert all(now <= before for now, before in zip(state, baseline, strict=True)), (number, waits, state)
             before = len(play.slow.requests) + play.slow.in_flight
             assert kernel.run("1")[0]["status"] == "ok"
             assert len(play.slow.requests) + play.slow.in_flight == before
+        assert lost <= times // 10
         _, printed = kernel.run(cell.replace("df.", "df.head(9).") + '\nprint(out["label"].notna().sum())')
         assert printed.split() == ["9"]
