@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -72,10 +72,11 @@ class Record:
     @property
     def frame(self) -> pd.DataFrame:
         """The source frame with the output columns: finished rows, and the rest with their error kind."""
-        rows = self._rows()
+        names = self._output.names()[1:]
+        parts = [name.removeprefix(f"{self._output.name}_") for name in names]
+        rows = self._rows("answer", *parts)
         values = {self._output.name: self._output.column(rows["answer"])}
-        for name in self._output.names()[1:]:
-            values[name] = rows[name.removeprefix(f"{self._output.name}_")]
+        values.update(zip(names, (rows[part] for part in parts), strict=True))
         return columns.attach(self._table.frame, values)
 
     @property
@@ -94,11 +95,11 @@ class Record:
     @property
     def failed(self) -> pd.DataFrame:
         """The source rows that ended in an error, with provider, kind and message beside them."""
-        rows = self._rows()
+        parts = ("provider", "error", "message")
+        rows = self._rows("status", *parts)
         failed = np.flatnonzero(rows["status"] == "failed")
         return columns.attach(
-            self._table.frame.iloc[failed],
-            {f"{self._output.name}_{part}": rows[part][failed] for part in ("provider", "error", "message")},
+            self._table.frame.iloc[failed], {f"{self._output.name}_{part}": rows[part][failed] for part in parts}
         )
 
     @property
@@ -110,29 +111,27 @@ class Record:
         """
         log = self._ledger.attempts
         count = len(log)
-        lanes = np.array(log.lane[:count], dtype=np.int64)
-        kinds = np.array(log.kind[:count], dtype=np.int64)
         started = np.array(log.started[:count], dtype=float) - self._ledger.began
         ended = np.array(log.ended[:count], dtype=float) - self._ledger.began
-        units = np.array(log.unit[:count], dtype=np.int64)
         return pd.DataFrame(
             {
-                "row": self._units.first_row[units],
-                "provider": columns.named(lanes, self._names),
+                "row": self._units.first_row[np.array(log.unit[:count], dtype=np.int64)],
+                "provider": columns.named(np.array(log.lane[:count], dtype=np.int16), self._names),
                 "started": started,
                 "ended": ended,
                 "seconds": ended - started,
-                "error": columns.named(kinds, ERROR_KINDS),
-                "status": pd.array([status or None for status in log.status[:count]], dtype="Int64"),
+                "error": columns.named(np.array(log.kind[:count], dtype=np.int8), ERROR_KINDS),
+                "status": _whole(log.status[:count], missing=0),
                 "finish": columns.text_values(log.finish[:count]),
-                "tokens_in": pd.array(log.tokens_in[:count], dtype="Int64"),
-                "tokens_out": pd.array(log.tokens_out[:count], dtype="Int64"),
+                "tokens_in": _whole(log.tokens_in[:count]),
+                "tokens_out": _whole(log.tokens_out[:count]),
                 "cost": np.array(log.cost[:count], dtype=float),
-                "tokens_cached": pd.array(log.tokens_cached[:count], dtype="Int64"),
+                "tokens_cached": _whole(log.tokens_cached[:count]),
                 "model": columns.text_values(log.model[:count]),
                 "request_id": columns.text_values(log.request_id[:count]),
                 "message": columns.text_values(log.message[:count]),
-            }
+            },
+            copy=False,  # they are nobody else's
         )
 
     @property
@@ -226,42 +225,56 @@ class Record:
                 rows[unit].append(row)
         return rows
 
-    def _rows(self) -> dict[str, Any]:
-        """By row: status, answer, and every detail, of this run or else of the one it goes on from."""
-        rows = self._own_rows()
+    def _rows(self, *names: str) -> dict[str, Any]:
+        """By row: what is named, or status, answer and every detail; of this run or else of the one it goes on from."""
+        columns_of = self._own_rows()
+        rows = {name: columns_of[name]() for name in names or columns_of}
         if self._earlier is None:
             return rows
         own = self._units.unit_of_row >= 0
-        before = self._earlier._rows()
+        before = self._earlier._rows(*names)
         return {name: columns.merged(own, values, before[name]) for name, values in rows.items()}
 
-    def _own_rows(self) -> dict[str, Any]:
+    def _own_rows(self) -> dict[str, Callable[[], Any]]:
+        """How to make each column: most are not asked for, and a million rows are much."""
         ledger, units = self._ledger, self._units.unit_of_row
         count = len(ledger.state)
         state = _by_row(np.frombuffer(bytes(ledger.state), dtype=np.uint8), units, 0)
         over = ledger.ended is not None
         pending = (units >= 0) & (state != ANSWERED) & (state != FAILED)
-        kinds = _by_row(np.array(ledger.kind, dtype=np.int64), units, -1)
-        if over:
-            kinds[pending] = ERROR_KINDS.index(_KIND_OF_PENDING.get(ledger.snapshot().finished or "", "cancelled"))
-        messages: list[str | None] = [None] * count
-        for unit, message in list(ledger.messages.items()):
-            messages[unit] = message
-        message_of_row = _by_row(_objects(messages), units, None)
-        if over:
-            message_of_row[pending] = _WHY_PENDING.get(ledger.snapshot().finished or "", "not answered")
-        attempts = self._attempts_by_row()
-        reused = (state == ANSWERED) & ~_by_row(self._was_asked(), units, False)
-        attempts["reused"] = pd.array(reused, dtype="boolean")
+
+        def error() -> Any:
+            kinds = _by_row(np.array(ledger.kind, dtype=np.int8), units, -1)
+            if over:
+                kinds[pending] = ERROR_KINDS.index(_KIND_OF_PENDING.get(ledger.snapshot().finished or "", "cancelled"))
+            return columns.named(kinds, ERROR_KINDS)
+
+        def message() -> Any:
+            messages: list[str | None] = [None] * count
+            for unit, text in list(ledger.messages.items()):
+                messages[unit] = text
+            message_of_row = _by_row(_objects(messages), units, None)
+            if over:
+                message_of_row[pending] = _WHY_PENDING.get(ledger.snapshot().finished or "", "not answered")
+            return columns.text_values(message_of_row)
+
+        def reused() -> Any:
+            return (state == ANSWERED) & ~_by_row(self._was_asked(), units, False)
+
+        def status() -> Any:
+            codes = _statuses(units, state, self._table.blank, self._unrouted, reused())
+            return columns.named(codes, _STATUSES)
+
         return {
-            "status": columns.named(_statuses(units, state, self._table.blank, self._unrouted, reused), _STATUSES),
-            "answer": _by_row(_objects(ledger.values), units, None),
-            "confidence": _by_row(np.array(ledger.confidence, dtype=float), units, np.nan),
-            "provider": columns.named(_by_row(np.array(ledger.lane, dtype=np.int64), units, -1), self._names),
-            "error": columns.named(kinds, ERROR_KINDS),
-            "message": columns.text_values(message_of_row),
-            "confidence_source": columns.text_values(_by_row(_objects(ledger.source), units, None)),
-            **attempts,
+            "status": status,
+            "answer": lambda: _by_row(_objects(ledger.values), units, None),
+            "confidence": lambda: _by_row(np.array(ledger.confidence, dtype=float), units, np.nan),
+            "provider": lambda: columns.named(_by_row(np.array(ledger.lane, dtype=np.int16), units, -1), self._names),
+            "error": error,
+            "message": message,
+            "confidence_source": lambda: columns.text_values(_by_row(_objects(ledger.source), units, None)),
+            **self._attempts_by_row(),
+            "reused": lambda: pd.array(reused(), dtype="boolean"),
         }
 
     def _was_asked(self) -> Any:
@@ -271,45 +284,62 @@ class Record:
         asked[np.array(log.unit[: len(log)], dtype=np.int64)] = True
         return asked
 
-    def _attempts_by_row(self) -> dict[str, Any]:
-        """What the requests for a row came to; at the first of the rows that share them."""
+    def _attempts_by_row(self) -> dict[str, Callable[[], Any]]:
+        """How to make the columns of what the requests for a row came to; at the first of the rows that share them."""
         log, units = self._ledger.attempts, self._units
         count, size = len(log), len(units.first_row)
-        unit = np.array(log.unit[:count], dtype=np.int64)
-        last = np.full(size, -1, dtype=np.int64)
-        last[unit] = np.arange(count)
-        first = np.full(size, -1, dtype=np.int64)
-        first[unit[::-1]] = np.arange(count)[::-1]
-        ended, started = np.array(log.ended[:count], dtype=float), np.array(log.started[:count], dtype=float)
-        asked = last >= 0
-        seconds = np.full(size, np.nan)
-        seconds[asked] = ended[last[asked]] - started[first[asked]]
-        owner = np.zeros(len(units.unit_of_row), dtype=bool)
-        owner[units.first_row] = True
         rows = units.unit_of_row
 
+        @functools.cache
+        def unit() -> Any:
+            return np.array(log.unit[:count], dtype=np.int64)
+
+        @functools.cache
+        def last() -> Any:
+            last = np.full(size, -1, dtype=np.int64)
+            last[unit()] = np.arange(count)
+            return last
+
+        @functools.cache
+        def owner() -> Any:
+            owner = np.zeros(len(rows), dtype=bool)
+            owner[units.first_row] = True
+            return owner
+
+        def seconds() -> Any:
+            first = np.full(size, -1, dtype=np.int64)
+            first[unit()[::-1]] = np.arange(count)[::-1]
+            ended, started = np.array(log.ended[:count], dtype=float), np.array(log.started[:count], dtype=float)
+            asked = last() >= 0
+            seconds = np.full(size, np.nan)
+            seconds[asked] = ended[last()[asked]] - started[first[asked]]
+            return _by_row(seconds, rows, np.nan)
+
         def text(values: Sequence[str | None]) -> Any:
-            known = _objects([*values, None])
-            return columns.text_values(_by_row(known[last], rows, None))
+            known = _objects([*values[:count], None])
+            return columns.text_values(_by_row(known[last()], rows, None))
 
         def count_once(per_attempt: Sequence[int] | None) -> Any:
             weights = None if per_attempt is None else np.array(per_attempt[:count], dtype=float)
-            totals = np.bincount(unit, weights=weights, minlength=size).astype(np.int64)
-            by_row = np.where(owner, _by_row(totals, rows, 0), 0)
+            totals = np.bincount(unit(), weights=weights, minlength=size).astype(np.int64)
+            by_row = np.where(owner(), _by_row(totals, rows, 0), 0)
             return pd.array(np.where(rows >= 0, by_row, 0), dtype="Int64")
 
-        paid = np.bincount(unit, weights=np.array(log.cost[:count], dtype=float), minlength=size)
-        paid = np.where(self._was_asked(), paid, 0.0)
+        def cost() -> Any:
+            paid = np.bincount(unit(), weights=np.array(log.cost[:count], dtype=float), minlength=size)
+            by_row = _by_row(np.where(self._was_asked(), paid, 0.0), rows, np.nan)
+            return np.where(owner(), by_row, 0.0 * by_row)
+
         return {
-            "model": text(log.model[:count]),
-            "finish": text(log.finish[:count]),
-            "attempts": count_once(None),
-            "seconds": _by_row(seconds, rows, np.nan),
-            "tokens_in": count_once(log.tokens_in),
-            "tokens_out": count_once(log.tokens_out),
-            "cost": np.where(owner, _by_row(paid, rows, np.nan), 0.0 * _by_row(paid, rows, np.nan)),
-            "reused": None,
-            "request_id": text(log.request_id[:count]),
+            "model": lambda: text(log.model),
+            "finish": lambda: text(log.finish),
+            "attempts": lambda: count_once(None),
+            "seconds": seconds,
+            "tokens_in": lambda: count_once(log.tokens_in),
+            "tokens_out": lambda: count_once(log.tokens_out),
+            "cost": cost,
+            "reused": lambda: None,
+            "request_id": lambda: text(log.request_id),
         }
 
     def _first_failure(self) -> str:
@@ -331,6 +361,12 @@ _WHY_PENDING: Mapping[str, str] = {
     "interrupted": "not answered: the run was interrupted",
     "raised": "not asked: an earlier row failed, and on_error='raise'",
 }
+
+
+def _whole(numbers: Sequence[int], missing: int | None = None) -> Any:
+    """Whole numbers as a column, one of them standing for those that are missing."""
+    values = np.array(numbers, dtype=np.int64)
+    return pd.arrays.IntegerArray(values, np.zeros(len(values), dtype=bool) if missing is None else values == missing)
 
 
 def code_of_nobody(compiled: Compiled) -> int:

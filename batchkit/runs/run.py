@@ -8,6 +8,7 @@ import random
 import sys
 import time
 import warnings
+from array import array
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -130,7 +131,7 @@ class Run(Record):
                 checks.whole("retry", name, value, 1)
         time.sleep(delay)
         asked = self._asked if route is None else replace(self._asked, route=route)
-        status = self._rows()["status"]
+        status = self._rows("status")["status"]
         only = np.asarray((status == "failed") | (status == "pending"))
         adjust = Adjustment(only, max_concurrency, max_output_tokens, self)
         return carry_out(asked, self._view, adjust).frame
@@ -379,8 +380,8 @@ def planned(
     plan = Plan(
         asked.task,
         texts,
-        compiled.codes[first].tolist(),
-        waiting.tolist(),
+        array("i", compiled.codes[first].astype(np.int32).tobytes()),
+        array("i", waiting.astype(np.int32).tobytes()),
         compiled.itineraries,
         tuple(provider._lane(asked.task, texts, home) for provider in providers),
     )
