@@ -1,6 +1,6 @@
 """Run the benchmarks, each in a process of its own, and print Markdown tables.
 
-``python benchmarks/run.py [--only seeds|cpu|limits|journal|collector|import]``
+``python benchmarks/run.py [--only seeds|cpu|limits|million|journal|collector|import]``
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ FILES = {
     "seeds": "seeds.py",
     "cpu": "cpu.py",
     "limits": "limits.py",
+    "million": "million.py",
     "journal": "journal.py",
     "collector": "collector.py",
     "import": "imports.py",
