@@ -119,11 +119,14 @@ class Channel:
 
     async def post(self, url: str, body: bytes, timeout: float) -> HttpAnswer | Failure:
         """Send one request. Foreign errors come back as failures, cancellation passes through."""
+        if url != self._text:
+            try:
+                self._text, self._url = url, URL(url)
+            except ValueError:
+                return _translate(aiohttp.InvalidURL(url))
         watch = self._session.watch
         task = watch.begin(timeout)
         try:
-            if url != self._text:
-                self._text, self._url = url, URL(url)
             # Awaited and not entered: read to its end, or failing at that, a response gives its connection back.
             response = await self._session.client.post(
                 self._url,
@@ -142,8 +145,6 @@ class Channel:
             return Failure("connection", text, Scope.TRANSIENT, unreached=True)
         except aiohttp.ClientError as error:
             return _translate(error)
-        except ValueError:
-            return _translate(aiohttp.InvalidURL(url))
         finally:
             watch.end(task)
 
