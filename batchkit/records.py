@@ -267,6 +267,8 @@ class Limits:
     """Seconds for one row from its first attempt, all attempts and waits included."""
     max_retries: int = 5
     """Repetitions of one row after transient failures."""
+    is_usual: bool = False
+    """Whether ``max_concurrency`` is only what is usual there: nobody said what this server bears."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from batchkit._logic.itinerary import Ask, Outcome, Seat, advance, seats_of
 from batchkit._logic.judging import Again, judge
 from batchkit._logic.pricing import Budget, estimate_tokens
 from batchkit._logic.pricing import reserve as money
-from batchkit._logic.progress import Adapted, Held, Paused, Stopped
+from batchkit._logic.progress import Adapted, Concurrency, Held, Paused, Stopped
 from batchkit.records import Answer, Brief, Completion, Failure, Question, Scope, Usage
 
 __all__ = ["Execution", "Lane"]
@@ -55,8 +55,8 @@ class Lane:
 
     __slots__ = (
         "admitted", "caller", "completed", "counted", "gate", "held", "in_flight", "index", "limits", "lines",
-        "most_out", "overload", "pumping", "reached", "ready", "refused", "sent", "shared_tokens", "spec", "stopped",
-        "timer", "wake",
+        "most_out", "overload", "pumping", "reached", "ready", "refused", "sent", "shared_tokens", "slots", "spec",
+        "stopped", "timer", "wake",
     )  # fmt: skip
 
     def __init__(self, index: int, spec: LaneSpec, execution: Execution) -> None:
@@ -75,6 +75,8 @@ class Lane:
         """Loads that the gate let in and whose worker has not begun yet."""
         self.sent = 0
         self.in_flight = 0
+        self.slots = spec.limits.max_concurrency
+        """So many at once, as far as the ledger was told."""
         self.held = False
         """Whether a limit lets nothing go."""
         self.reached = False
@@ -178,6 +180,7 @@ class Execution:
                 if lane.lines and self._halted is None:
                     lane.gate.join(lane.limits)
                     joined.append(lane)
+                    self._tell_slots(lane)
                     self._start(self._open(lane))
             self._look_whether_over()
             await self._over.wait()
@@ -461,13 +464,14 @@ class Execution:
                 cost = ledger.attempted(ticket.unit, lane.index, started, ended, result)
                 paid = None if cost is None or paid is None else paid + cost
                 try:
-                    self._judge(lane, ticket, result, ended)
+                    self._judge(lane, ticket, result, load.entered, ended)
                 except Exception as error:  # noqa: BLE001
                     self._arrive(lane, ticket, _internal(error))
         finally:
             lane.in_flight -= 1
             if self._budget is not None:
                 self._settle_up(lane, load.money, paid)
+            self._tell_slots(lane)
             # After the judgement: what it asks again goes before what waits for a slot.
             lane.gate.leave(ended, load.reserved, used, lane.wake, load.entered)
 
@@ -482,12 +486,20 @@ class Execution:
         """Learn from a reply how fast its provider may be asked."""
         if isinstance(result, Completion):
             lane.gate.taken(now)
+            lane.gate.timed(load.entered, now)
+        elif result.kind == "timeout":
+            lane.gate.timed(load.entered, now)
         elif result.kind == "rate_limited" and result.scope is Scope.TRANSIENT:
             lane.gate.refused(load.entered, now)
         told = lane.caller.told
         if told is not None:
             tokens_in = self._tokens_in(lane, load.tickets[0].unit)
             lane.gate.hear(now, told, tokens_in / (tokens_in + lane.caller.reply_tokens))
+
+    def _tell_slots(self, lane: Lane) -> None:
+        if lane.slots != lane.gate.slots and self._ledger.ended is None:
+            lane.slots = lane.gate.slots
+            self._ledger.tell(Concurrency(lane.index, lane.slots))
 
     def _question(self, lane: Lane, ticket: Ticket) -> Question:
         question = ticket.question
@@ -506,9 +518,9 @@ class Execution:
 
     # ---- what follows a reply -------------------------------------------------------------------
 
-    def _judge(self, lane: Lane, ticket: Ticket, result: Completion | Failure, now: float) -> None:
+    def _judge(self, lane: Lane, ticket: Ticket, result: Completion | Failure, sent: float, now: float) -> None:
         if isinstance(result, Failure):
-            self._judge_failure(lane, ticket, result, now)
+            self._judge_failure(lane, ticket, result, sent, now)
             return
         lane.reached = True
         lane.completed += 1
@@ -537,7 +549,7 @@ class Execution:
                 self._arrive(lane, ticket, _internal(error))
         self._look_whether_over()
 
-    def _judge_failure(self, lane: Lane, ticket: Ticket, failure: Failure, now: float) -> None:
+    def _judge_failure(self, lane: Lane, ticket: Ticket, failure: Failure, sent: float, now: float) -> None:
         ticket.last = failure
         lane.reached = lane.reached or failure.status is not None
         if failure.adapted is not None:
@@ -570,9 +582,9 @@ class Execution:
             if failure.overloaded and sum(lane.overload) >= _OVERLOADED:
                 # Not one row's bad luck: everybody waits, and fewer are sent at once from then on.
                 lane.overload.clear()
-                lane.gate.lower()
-                lane.gate.pause(now + verdict.wait)
-                self._ledger.tell(Paused(lane.index, now + verdict.wait))
+                if lane.gate.lower(sent, now):
+                    lane.gate.pause(now + verdict.wait)
+                    self._ledger.tell(Paused(lane.index, now + verdict.wait))
             if verdict.pause_lane:
                 lane.gate.pause(now + verdict.pause_lane)
                 self._ledger.tell(Paused(lane.index, now + verdict.pause_lane))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable
 
 from batchkit._dialects.ratelimits import Allowances
 from batchkit._logic.pacing import Pace, Quota
+from batchkit._logic.ramping import Ramp
 from batchkit.records import Limits
 
 __all__ = ["Gate", "gate_of"]
@@ -22,8 +23,8 @@ class Gate:
     """One budget. Of several limits on it, the strictest holds."""
 
     __slots__ = (
-        "_ceiling", "_counts_requests", "_counts_tokens", "_members", "_pace", "_paced", "_queue", "_requests",
-        "_slots", "_tokens", "_told", "held_by", "in_flight", "paused_until",
+        "_ceiling", "_counts_requests", "_counts_tokens", "_lowered_at", "_members", "_pace", "_paced", "_queue",
+        "_ramp", "_requests", "_tokens", "_told", "held_by", "in_flight", "paused_until", "slots",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -33,9 +34,13 @@ class Gate:
         """The limit that made the latest request wait, in words."""
         self._members: list[Limits] = []
         self._queue: deque[Callable[[], None]] = deque()
-        self._slots = 1
+        self.slots = 1
+        """Requests that may be in flight now."""
         self._ceiling = math.inf
         """Fewer slots than the limits allow, after overload."""
+        self._lowered_at = -math.inf
+        self._ramp: Ramp | None = None
+        """Fewer slots than that where nobody said how many, and more would only wait in the server."""
         self._requests: Quota | None = None
         self._tokens: Quota | None = None
         self._counts_requests = self._counts_tokens = False
@@ -46,7 +51,7 @@ class Gate:
         self._paced: Quota | None = None
 
     def __repr__(self) -> str:
-        return f"<Gate {self.in_flight} of {self._slots} in flight, {self._requests}, {self._tokens}>"
+        return f"<Gate {self.in_flight} of {self.slots} in flight, {self._requests}, {self._tokens}>"
 
     def join(self, limits: Limits) -> None:
         """Begin to use this budget under ``limits``."""
@@ -78,7 +83,7 @@ class Gate:
         Returns 0 when the request may leave now; it then counts. Returns infinity when all slots
         are taken: ``wake`` will be called when one is free, first come, first served.
         """
-        if self.in_flight >= self._slots:
+        if self.in_flight >= self.slots:
             if wake not in self._queue:
                 self._queue.append(wake)
             return math.inf
@@ -121,10 +126,17 @@ class Gate:
             else:
                 self.hand_on()
 
-    def lower(self) -> None:
-        """Let half as many in flight as now, at least one: the provider is overloaded."""
-        self._ceiling = max(1, self._slots // 2)
+    def lower(self, sent: float, now: float) -> bool:
+        """Let half as many in flight as now, at least one: the provider is overloaded; whether that was not done yet.
+
+        A request that had left at ``sent`` says so. One that left before the last such step tells nothing new.
+        """
+        if sent < self._lowered_at:
+            return False
+        self._lowered_at = now
+        self._ceiling = max(1, self.slots // 2)
         self._tighten()
+        return True
 
     def recover(self) -> None:
         """Let one more in flight, up to what the limits allow."""
@@ -163,6 +175,13 @@ class Gate:
         if self._pace.taken(now):
             self._keep_pace()
 
+    def timed(self, sent: float, now: float) -> None:
+        """Note how long a request took that is about to leave."""
+        ramp = self._ramp
+        if ramp is not None and self.in_flight >= ramp.slots and ramp.replied(sent, now):
+            self._tighten()
+            self.hand_on()
+
     def pause(self, until: float) -> None:
         """Send nothing before ``until``."""
         self.paused_until = max(self.paused_until, until)
@@ -170,13 +189,17 @@ class Gate:
     def hand_on(self) -> None:
         """Give free slots to those who wait for one."""
         # One that has nothing to send any more takes no slot: go on to the next.
-        while self._queue and self.in_flight < self._slots:
+        while self._queue and self.in_flight < self.slots:
             self._queue.popleft()()
 
     def _tighten(self) -> None:
         most = min(limits.max_concurrency for limits in self._members)
         self._ceiling = self._ceiling if self._ceiling < most else math.inf
-        self._slots = int(min(most, self._ceiling))
+        usual = [limits.max_concurrency for limits in self._members if limits.is_usual]
+        if usual and (self._ramp is None or self._ramp.most != min(usual)):
+            self._ramp = Ramp(min(usual))
+        ramp = math.inf if self._ramp is None or not usual else self._ramp.slots
+        self.slots = int(min(most, self._ceiling, ramp))
         rpms = [*(limits.rpm for limits in self._members), self._told[0]]
         tpms = [*(limits.tpm for limits in self._members), self._told[1]]
         rpm = [limit for limit in rpms if limit is not None]

@@ -14,6 +14,7 @@ from batchkit.records import Failure, Limits
 __all__ = [
     "Adapted",
     "Attempted",
+    "Concurrency",
     "Event",
     "Finished",
     "Group",
@@ -84,6 +85,13 @@ class Held(NamedTuple):
     at: float
 
 
+class Concurrency(NamedTuple):
+    """So many requests may be in flight at a provider from here on."""
+
+    lane: int
+    slots: int
+
+
 class Adapted(NamedTuple):
     """A model refused something about a request and is asked in another manner from here on."""
 
@@ -105,7 +113,7 @@ class Finished(NamedTuple):
     at: float
 
 
-Event = Sent | Attempted | Settled | Retrying | Paused | Held | Adapted | Stopped | Finished
+Event = Sent | Attempted | Settled | Retrying | Paused | Held | Concurrency | Adapted | Stopped | Finished
 
 
 class Group(NamedTuple):
@@ -154,6 +162,8 @@ class LaneSnapshot:
     """The limit that lets no request go at this moment, though rows wait."""
     held: float = 0.0
     """Seconds for which limits let no request go."""
+    slots: int | None = None
+    """Requests that may be in flight now; None where that is not known."""
 
     def __repr__(self) -> str:
         stopped = "" if self.stopped is None else f", stopped: {self.stopped.kind}"
@@ -260,6 +270,8 @@ class Progress:
                 self._lanes[lane].paused_until = until
             case Held(lane, by, at):
                 self._lanes[lane].hold(by, at)
+            case Concurrency(lane, slots):
+                self._lanes[lane].slots = slots
             case Adapted(lane, how):
                 self._lanes[lane].adapted[how] = None
             case Stopped(lane, failure):
@@ -349,6 +361,7 @@ class Progress:
             sum(self._open_rows[number] * self._share(number, index) for number in mine),
             p50, p99, lane.limits,
             lane.held_by, lane.held + (max(0.0, now - lane.held_since) if lane.held_by is not None else 0.0),
+            lane.slots,
         )  # fmt: skip
 
     def _share(self, group: int, index: int) -> float:
@@ -359,14 +372,14 @@ class Progress:
             return 0.0
         done = {lane: self._lanes[lane].settled for lane in able}
         if not sum(done.values()):
-            done = {lane: self._lanes[lane].slots for lane in able}
+            done = {lane: self._lanes[lane].slots or 1 for lane in able}
         return done[index] / sum(done.values())
 
 
 class _Lane:
     __slots__ = (
         "adapted", "answered", "cost", "failed", "held", "held_by", "held_since", "in_flight", "latency", "limits",
-        "name", "paused_until", "requests", "retrying", "reused", "stopped", "tokens_in", "tokens_out",
+        "name", "paused_until", "requests", "retrying", "reused", "slots", "stopped", "tokens_in", "tokens_out",
     )  # fmt: skip
 
     def __init__(self, name: str, limits: Limits | None) -> None:
@@ -382,6 +395,7 @@ class _Lane:
         """Replies by `_bucket`."""
         self.held_by: str | None = None
         self.held = self.held_since = 0.0
+        self.slots = None if limits is None else limits.max_concurrency
 
     def hold(self, by: str | None, at: float) -> None:
         """Count the time since it was last held, and begin anew."""
@@ -392,10 +406,6 @@ class _Lane:
     @property
     def settled(self) -> int:
         return self.answered - self.reused + self.failed
-
-    @property
-    def slots(self) -> int:
-        return 1 if self.limits is None else self.limits.max_concurrency
 
 
 # ---- latencies: a histogram with 16 buckets for each doubling, so that a quantile is right to 3 % ----------

@@ -150,7 +150,7 @@ class Provider:
     def _with_slots(self, slots: int) -> Self:
         """The same provider with another ``max_concurrency``, be it higher."""
         other = self._copied()
-        other.limits = replace(self.limits, max_concurrency=slots)
+        other.limits = replace(self.limits, max_concurrency=slots, is_usual=False)
         return other
 
     def _collected(self, collect: Callable[..., Any]) -> Provider | None:

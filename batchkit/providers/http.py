@@ -64,9 +64,10 @@ class _HttpProvider(Provider):
         self.base_url = checks.base_url(where, self._usual_base_url() if base_url is None else base_url)
         self._default_name = f"{self._profile.vendor}:{model}"
         self.name = self._default_name if name is None else checks.text(where, "name", name)
-        if max_concurrency is None:
-            max_concurrency = default_concurrency(self._profile, self.base_url)
-        self.limits = checks.limits(where, max_concurrency, rpm, tpm, timeout, deadline, max_retries)
+        usual = default_concurrency(self._profile, self.base_url)
+        slots = usual if max_concurrency is None else max_concurrency
+        limits = checks.limits(where, slots, rpm, tpm, timeout, deadline, max_retries)
+        self.limits = replace(limits, is_usual=max_concurrency is None)
         self.instructions = checks.instructions(where, instructions)
         self._key = None if api_key is None else checks.text(where, "api_key", api_key).strip()
         if max_output_tokens is not None:
@@ -214,7 +215,8 @@ class OpenAI(_HttpProvider):
     endpoint : {"responses"}, optional
         Speak the Responses API. Default: chat completions, unless the model has only another.
     max_concurrency : int, optional
-        Requests in flight at once. Default 16.
+        Requests in flight at once. What you give is used at once. The default, 16, is begun with
+        half of it and taken up for as long as more at once bring more replies a second.
     rpm, tpm : float, optional
         Requests and tokens per minute. Where not given they are learned: from the headers of
         replies, else from what the provider takes once it begins to refuse.

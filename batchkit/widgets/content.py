@@ -186,7 +186,7 @@ def _bar(lane: LaneSnapshot, now: Snapshot, rate: float | None) -> Bar:
 
 
 def _parts(lane: LaneSnapshot, total: float) -> Iterator[Part]:
-    slots = "" if lane.limits is None else f" of {lane.limits.max_concurrency:,}"
+    slots = "" if lane.slots is None else f" of {lane.slots:,}"
     counts = {
         "answered": (lane.answered, f"{lane.answered:,} answered"),
         "failed": (lane.failed, f"{lane.failed:,} failed"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import itertools
 from collections import Counter
 from dataclasses import replace
 from random import Random
+from statistics import median
 
 import pytest
 from hypothesis import given, settings
@@ -230,6 +232,58 @@ def test_overload_of_several_pauses_the_lane_and_halves_its_slots():
     assert sent[6] == 0.75  # the back-off of half a second, which everybody waits
     assert all(sent.count(at) <= 2 for at in sent[4:])
     assert len(sent) == 12 + 4
+
+
+def test_overload_of_all_in_flight_halves_the_slots_once():
+    """Sixteen requests in flight that all come back overloaded are one sign of overload, not five."""
+    busy = Script(lambda question, asked: (1.0 + int(question.row[1:]) / 100, completion("x") if asked else OVERLOADED))
+    ledger = execute(plan_of(texts(16), [lane(busy, max_concurrency=16)]), jitter=0.5)
+    assert set(ledger.state) == {ANSWERED}
+    assert ledger.snapshot().lanes[0].slots == 8 + 1  # and one more after ten calm answers
+
+
+class OneByOne(Script):
+    """A server that works on ``able`` requests at once, a second each, and lets the others wait."""
+
+    def __init__(self, able):
+        self._free = [0.0] * able
+        super().__init__(self._serve)
+
+    def _serve(self, question, asked):
+        now = asyncio.get_running_loop().time()
+        ends = max(now, heapq.heappop(self._free)) + 1.0
+        heapq.heappush(self._free, ends)
+        return ends - now, completion(question.row)
+
+
+@pytest.mark.parametrize(("able", "most"), [(1, 16), (1, 4), (2, 8), (4, 16)])
+def test_a_server_is_not_asked_for_more_at_once_than_it_can_do(able, most):
+    """Where nobody said how many, requests do not pile up in the server, and it is never short of them for long."""
+    server = OneByOne(able)
+    ledger = execute(plan_of(texts(400), [lane(server, max_concurrency=most, is_usual=True)]))
+    assert set(ledger.state) == {ANSWERED}
+    assert ledger.ended <= 1.15 * 400 / able
+    log = ledger.attempts
+    took = [ended - started for started, ended in zip(log.started, log.ended, strict=True)]
+    assert median(took[200:]) <= 2
+
+
+def test_a_server_that_can_do_more_gets_more():
+    """Slots that nobody asked for begin with half of them and come to all, where the server keeps up."""
+    server = Script()
+    ledger = execute(plan_of(texts(64), [lane(server, max_concurrency=16, is_usual=True)]))
+    assert [times(server).count(second) for second in (0, 1, 2)] == [8, 16, 16]
+    assert server.peak == 16
+    assert ledger.snapshot().lanes[0].slots == 16
+
+
+def test_slots_that_the_user_gave_are_all_used_at_once():
+    """A user's own number of slots is not ramped up to, and not lowered because replies take longer."""
+    server = OneByOne(1)
+    execute(plan_of(texts(64), [lane(server, max_concurrency=16)]))
+    assert times(server).count(0) == 16
+    assert server.peak == 16
+    assert server.in_flight == 0
 
 
 def test_retry_after_beyond_the_deadline_stops_the_provider():

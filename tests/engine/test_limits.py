@@ -172,10 +172,64 @@ def test_overload_halves_the_slots_and_calm_gives_them_back():
         return entered
 
     seen = [room()]
-    for change in (gate.lower, gate.lower, gate.lower, gate.lower, *[gate.recover] * 9):
-        change()
+    for at in range(4):
+        assert gate.lower(at, at)
+        seen.append(room())
+    for _ in range(9):
+        gate.recover()
         seen.append(room())
     assert seen == [8, 4, 2, 1, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8]
+
+
+def test_what_left_before_the_slots_were_halved_halves_them_no_further():
+    """However many of those in flight come back with an overload, it is one step for all of them."""
+    wide = gate(Limits(64))
+    assert [wide.lower(sent, 1.0 + sent) for sent in (0.0, 0.1, 0.9)] == [True, False, False]
+    assert wide.slots == 32
+    assert wide.lower(1.0, 2.0)
+    assert wide.slots == 16
+
+
+def test_slots_that_nobody_asked_for_are_taken_up_step_by_step():
+    """A usual number of slots begins with half of them; one that a user gave holds at once, and the stricter holds."""
+    usual = Limits(16, is_usual=True)
+    assert gate(Limits(16)).slots == 16
+    assert gate(usual).slots == 8
+    assert gate(usual, Limits(64)).slots == 8
+    assert gate(usual, Limits(3)).slots == 3
+    assert gate(Limits(1, is_usual=True)).slots == 1
+
+
+def serve(gate, now, rounds, seconds):
+    """Keep a gate full for so many rounds of requests that take so long each; the time then."""
+    for _ in range(rounds):
+        sent = 0
+        while gate.enter(now, 0, lambda: None) == 0:
+            sent += 1
+        for _ in range(sent):
+            gate.timed(now, now + seconds(sent))
+        for _ in range(sent):
+            gate.leave(now + seconds(sent), 0, None, lambda: None)
+        now += seconds(sent)
+    return now
+
+
+def test_what_a_budget_learned_about_its_slots_is_kept():
+    """Who comes back to a server finds the number of slots that paid off, and a user's own number meanwhile."""
+    usual = Limits(16, is_usual=True)
+    learned = gate(usual)
+    now = serve(learned, 0.0, 20, seconds=lambda sent: 1.0)
+    assert learned.slots == 16
+    learned.quit(usual)
+    own = Limits(5)
+    learned.join(own)
+    assert learned.slots == 5
+    learned.quit(own)
+    learned.join(usual)
+    assert learned.slots == 16
+    slow = gate(usual)
+    serve(slow, now, 20, seconds=lambda sent: 0.1 * sent)
+    assert slow.slots < 8
 
 
 def said(limit=None, remaining=None, tokens=None):

@@ -44,7 +44,7 @@ def contrast(one, other):
 
 BUSY = lane(
     answered=40, failed=2, retrying=3, in_flight=4, requests=48, tokens_in=4800, tokens_out=400, cost=0.02,
-    p50=0.21, p99=1.5, open_rows=58, open_units=58, expected=58.0, limits=Limits(max_concurrency=4),
+    p50=0.21, p99=1.5, open_rows=58, open_units=58, expected=58.0, slots=4,
 )  # fmt: skip
 
 
@@ -146,7 +146,7 @@ lanes = st.builds(
     paused_until=st.none() | st.floats(0, 1e6), cost=st.none() | st.floats(0, 1e6), cost_is_partial=st.booleans(),
     stopped=st.none() | st.builds(Failure, st.sampled_from(ERROR_KINDS), st.text()),
     adapted=st.tuples(st.text()), p50=st.floats(0, 1e4), p99=st.floats(0, 1e4),
-    limits=st.none() | st.builds(Limits, st.integers(1, 64), st.none() | st.floats(1, 1e6)),
+    slots=st.none() | st.integers(1, 64),
 )  # fmt: skip
 snapshots = st.builds(
     lambda several, finished, elapsed, errors: snapshot(
