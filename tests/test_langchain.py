@@ -120,7 +120,7 @@ def test_it_is_a_runnable():
 def test_calls_of_a_chain_are_merged():
     """Concurrent calls of a chain meet in the collector that is one of its steps."""
     record = Sizes()
-    chain = RunnableLambda(str) | bk.RunnableBatch(batch_fn=record, max_batch_size=4, max_batch_time=0.2)
+    chain = RunnableLambda(str) | bk.RunnableBatch(batch_fn=record, max_batch_size=4, wait_until_full=True)
     assert asyncio.run(gather(chain, range(8))) == [f"<{item}>" for item in range(8)]
     assert record.sizes == [4, 4]
 
@@ -130,20 +130,20 @@ def test_two_collectors_side_by_side_under_one_stream_of_calls(is_async):
     """In `RunnableParallel` each collector batches the same calls by itself."""
     first, second = Sizes(), Sizes()
     both = RunnableParallel(
-        openai_result=bk.RunnableBatch(batch_fn=first, max_batch_size=5, max_batch_time=0.5),
-        anthropic_result=bk.RunnableBatch(batch_fn=second, max_batch_size=3, max_batch_time=0.5),
+        openai_result=bk.RunnableBatch(batch_fn=first, max_batch_size=4, wait_until_full=True),
+        anthropic_result=bk.RunnableBatch(batch_fn=second, max_batch_size=3, wait_until_full=True),
     )
     if is_async:
-        results = asyncio.run(gather(both, range(10)))
+        results = asyncio.run(gather(both, range(12)))
     else:
-        results = [None] * 10
-        calls = [threading.Thread(target=lambda i=i: results.__setitem__(i, both.invoke(i))) for i in range(10)]
+        results = [None] * 12
+        calls = [threading.Thread(target=lambda i=i: results.__setitem__(i, both.invoke(i))) for i in range(12)]
         for call in calls:
             call.start()
         for call in calls:
             call.join(30)
-    assert results == [{"openai_result": f"<{i}>", "anthropic_result": f"<{i}>"} for i in range(10)]
-    assert (sorted(first.sizes), sorted(second.sizes)) == ([5, 5], [1, 3, 3, 3])
+    assert results == [{"openai_result": f"<{i}>", "anthropic_result": f"<{i}>"} for i in range(12)]
+    assert (first.sizes, second.sizes) == ([4, 4, 4], [3, 3, 3, 3])
 
 
 @pytest.mark.parametrize("kind", ["branch", "lambda"])
