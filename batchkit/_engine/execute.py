@@ -32,8 +32,8 @@ from batchkit.records import Answer, Brief, Completion, Failure, Question, Scope
 
 __all__ = ["Execution", "Lane"]
 
-_CALM = 10
-"""Answers that are looked at for overload, and calm ones after which one more may be in flight again."""
+_LATEST = 10
+"""Answers that are looked at for overload."""
 _OVERLOADED = 3
 """So many of them, and the provider is overloaded for all."""
 _PROBES = 3
@@ -83,7 +83,7 @@ class Lane:
         """Whether the provider ever answered anything, be it an error."""
         self.completed = 0
         self.refused = 0
-        self.overload: deque[bool] = deque(maxlen=_CALM)
+        self.overload: deque[bool] = deque(maxlen=_LATEST)
         """Of the latest answers, which said that the provider is overloaded."""
         self.shared_tokens = _most_shared(spec.brief)
         """The most that all of a request but its row may have."""
@@ -525,8 +525,6 @@ class Execution:
         lane.reached = True
         lane.completed += 1
         lane.overload.append(False)
-        if lane.completed % _CALM == 0 and True not in lane.overload:
-            lane.gate.recover()
         lane.count(result.usage)
         if lane.completed == 1 and lane.refused:
             self._pump(lane)
@@ -579,12 +577,14 @@ class Execution:
             lane.overload.append(failure.overloaded)
         if isinstance(verdict, pacing.Retry):
             ticket.retries += verdict.counts
-            if failure.overloaded and sum(lane.overload) >= _OVERLOADED:
-                # Not one row's bad luck: everybody waits, and fewer are sent at once from then on.
-                lane.overload.clear()
-                if lane.gate.lower(sent, now):
+            if failure.overloaded:
+                for_all = sum(lane.overload) >= _OVERLOADED
+                if lane.gate.overloaded(sent, now, for_all=for_all):
+                    # Not one row's bad luck: everybody waits, and fewer are sent at once from then on.
                     lane.gate.pause(now + verdict.wait)
                     self._ledger.tell(Paused(lane.index, now + verdict.wait))
+                if for_all:
+                    lane.overload.clear()
             if verdict.pause_lane:
                 lane.gate.pause(now + verdict.pause_lane)
                 self._ledger.tell(Paused(lane.index, now + verdict.pause_lane))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable
 
 from batchkit._dialects.ratelimits import Allowances
 from batchkit._logic.pacing import Pace, Quota
-from batchkit._logic.ramping import Ramp
+from batchkit._logic.ramping import Ramp, Window
 from batchkit.records import Limits
 
 __all__ = ["Gate", "gate_of"]
@@ -23,8 +23,8 @@ class Gate:
     """One budget. Of several limits on it, the strictest holds."""
 
     __slots__ = (
-        "_ceiling", "_counts_requests", "_counts_tokens", "_lowered_at", "_members", "_pace", "_paced", "_queue",
-        "_ramp", "_requests", "_tokens", "_told", "held_by", "in_flight", "paused_until", "slots",
+        "_counts_requests", "_counts_tokens", "_members", "_pace", "_paced", "_queue", "_ramp", "_requests", "_tokens",
+        "_told", "_window", "held_by", "in_flight", "paused_until", "slots",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -36,11 +36,10 @@ class Gate:
         self._queue: deque[Callable[[], None]] = deque()
         self.slots = 1
         """Requests that may be in flight now."""
-        self._ceiling = math.inf
-        """Fewer slots than the limits allow, after overload."""
-        self._lowered_at = -math.inf
+        self._window = Window()
+        """Fewer slots than the limits allow where the provider refuses more."""
         self._ramp: Ramp | None = None
-        """Fewer slots than that where nobody said how many, and more would only wait in the server."""
+        """Fewer slots where nobody said how many, and more would only wait in the server."""
         self._requests: Quota | None = None
         self._tokens: Quota | None = None
         self._counts_requests = self._counts_tokens = False
@@ -65,7 +64,7 @@ class Gate:
             self._tighten()
             self.hand_on()
         else:
-            self._ceiling = math.inf  # whoever comes next may find the provider rested
+            self._window = Window()  # whoever comes next may find the provider rested
 
     @property
     def counts_tokens(self) -> bool:
@@ -126,24 +125,12 @@ class Gate:
             else:
                 self.hand_on()
 
-    def lower(self, sent: float, now: float) -> bool:
-        """Let half as many in flight as now, at least one: the provider is overloaded; whether that was not done yet.
-
-        A request that had left at ``sent`` says so. One that left before the last such step tells nothing new.
-        """
-        if sent < self._lowered_at:
-            return False
-        self._lowered_at = now
-        self._ceiling = max(1, self.slots // 2)
-        self._tighten()
-        return True
-
-    def recover(self) -> None:
-        """Let one more in flight, up to what the limits allow."""
-        if self._ceiling < math.inf:
-            self._ceiling += 1
+    def overloaded(self, sent: float, now: float, *, for_all: bool) -> bool:
+        """Note an overload answer; whether fewer may be in flight from here on, see `Window`."""
+        lowered = self._window.overloaded(sent, now, self.slots, for_all=for_all)
+        if lowered:
             self._tighten()
-            self.hand_on()
+        return lowered
 
     def hear(self, now: float, said: Allowances, input_share: float | None = None) -> None:
         """Heed what a reply says about limits: they hold beside the users' own, and what others used up is gone.
@@ -163,17 +150,24 @@ class Gate:
             self.pause(now + wait)
 
     def refused(self, sent: float, now: float) -> None:
-        """Send more slowly: a request that had left at ``sent`` came too fast."""
-        known = self._requests if self._counts_requests else None
-        self._pace.refused(sent, now, None if known is None else known.per_minute)
-        self._keep_pace()
-        if self._paced is not None:
-            self._paced.lower(now, 0.0)
+        """Send more slowly, or fewer at once: a request that had left at ``sent`` was refused, see `Window`."""
+        self._pace.refused(sent, now)
+        too_many = self._window.refused(sent, now, self.in_flight - 1)
+        self._tighten()
+        if not too_many or self._paced is None:
+            known = self._requests if self._counts_requests else None
+            self._pace.slow_down(sent, now, None if known is None else known.per_minute)
+            self._keep_pace()
+            if self._paced is not None:
+                self._paced.lower(now, 0.0)
 
     def taken(self, now: float) -> None:
-        """Note that a request was answered; if the pace was slowed down it may rise again."""
+        """Note that a request was answered: what was slowed down may be faster again."""
         if self._pace.taken(now):
             self._keep_pace()
+        if self._window.taken():
+            self._tighten()
+            self.hand_on()
 
     def timed(self, sent: float, now: float) -> None:
         """Note how long a request took that is about to leave."""
@@ -194,12 +188,11 @@ class Gate:
 
     def _tighten(self) -> None:
         most = min(limits.max_concurrency for limits in self._members)
-        self._ceiling = self._ceiling if self._ceiling < most else math.inf
         usual = [limits.max_concurrency for limits in self._members if limits.is_usual]
         if usual and (self._ramp is None or self._ramp.most != min(usual)):
             self._ramp = Ramp(min(usual))
         ramp = math.inf if self._ramp is None or not usual else self._ramp.slots
-        self.slots = int(min(most, self._ceiling, ramp))
+        self.slots = int(min(most, self._window.most, ramp))
         rpms = [*(limits.rpm for limits in self._members), self._told[0]]
         tpms = [*(limits.tpm for limits in self._members), self._told[1]]
         rpm = [limit for limit in rpms if limit is not None]

@@ -29,8 +29,10 @@ _FEW = 5
 """Fewer requests say nothing about a rate."""
 _SHORTEST_LOOK = 0.25
 """Nor do fewer seconds."""
-_HALF, _BELOW = 0.5, 0.95
-"""A pace is set to this part of what was taken: before a provider had refused any, and since."""
+_GUESS, _SLOWEST = 300.0, 10.0
+"""Requests per minute at first where so few were taken before one was refused; halved down to the second."""
+_HALF, _BELOW, _LEAST = 0.5, 0.95, 0.7
+"""A pace is set to this part of what was taken: before any was refused, and since; and to no less of itself."""
 _FIRST_STEP, _LARGEST_STEP, _MEASURED_STEP = 0.02, 0.15, 0.04
 """By what share a pace grows in a calm second: twice as much in each, up to the last of these once it was measured."""
 
@@ -117,10 +119,10 @@ class Pace:
     Attributes
     ----------
     per_minute : float or None
-        Requests per minute; None until enough is known.
+        Requests per minute; None until something was refused.
     """
 
-    __slots__ = ("_empty_at", "_grown_at", "_measured", "_refused", "_sent", "_step", "per_minute")
+    __slots__ = ("_empty_at", "_grown_at", "_guessed_at", "_measured", "_refused", "_sent", "_step", "per_minute")
 
     def __init__(self) -> None:
         self.per_minute: float | None = None
@@ -133,6 +135,8 @@ class Pace:
         """Whether it is more than half of what went before the first was refused."""
         self._step = _FIRST_STEP
         self._grown_at = -math.inf
+        self._guessed_at = -math.inf
+        """When a pace was set without knowing enough."""
 
     def __repr__(self) -> str:
         return f"Pace({'not known' if self.per_minute is None else f'{self.per_minute:.0f} per minute'})"
@@ -146,26 +150,35 @@ class Pace:
         """Note that a request left at ``now``."""
         _log(self._sent, now, now)
 
-    def refused(self, sent: float, now: float, limit: float | None = None) -> None:
-        """Slow down: a request that had left at ``sent`` was refused at ``now``, perhaps though it kept to a limit."""
+    def refused(self, sent: float, now: float) -> None:
+        """Note that a request that had left at ``sent`` was refused at ``now``."""
         _log(self._refused, sent, now)
+
+    def slow_down(self, sent: float, now: float, limit: float | None = None) -> None:
+        """Slow down after that: it came too fast, perhaps though it kept to a limit."""
         self._step = _FIRST_STEP
         self._grown_at = now
-        if self._empty_at is None:
+        current = self.per_minute
+        if current is None:
+            seconds, taken = self._lately(now)
+            measured = _HALF * taken * 60 / seconds if taken >= _FEW else _GUESS
+            self.per_minute = measured if limit is None else _BELOW * limit
+            self._empty_at = self._guessed_at = now
+        elif self._empty_at is None:
             self._empty_at = now
-            if self.per_minute is None and limit is not None:
-                self._set(_BELOW * limit)
-            elif self.per_minute is None:
-                seconds, taken = self._lately(now)
-                self._set(_HALF * taken * 60 / seconds if taken >= _FEW else None)
         elif now - self._empty_at >= _SHORTEST_LOOK and (taken := self._taken(self._empty_at)) >= _FEW:
-            self._set(_BELOW * taken * 60 / (now - self._empty_at))
+            measured = _BELOW * taken * 60 / (now - self._empty_at)
+            self.per_minute = min(current, max(measured, _LEAST * current) if self._measured else measured)
             self._empty_at = now
             self._measured = True
+        elif not self._measured and sent >= self._guessed_at and self._lately(now)[1] < _FEW:
+            # So few were taken that nothing can be said but that it was too fast.
+            self.per_minute = min(current, max(_HALF * current, _SLOWEST))
+            self._guessed_at = now
 
     def taken(self, now: float) -> bool:
         """Note that a request was taken; whether that raised the pace."""
-        if self.per_minute is None or now - self._grown_at < 1.0:
+        if self.per_minute is None or now - self._grown_at < 1.0 or self._taken(self._grown_at) < _FEW:
             return False
         self._grown_at = now
         if self._taken(now - 1.0) * 60 < self.per_minute / 2:  # it is not what holds requests back
@@ -174,10 +187,6 @@ class Pace:
         self.per_minute *= 1 + self._step
         self._step = min(2 * self._step, _MEASURED_STEP if self._measured else _LARGEST_STEP)
         return True
-
-    def _set(self, per_minute: float | None) -> None:
-        if per_minute is not None:
-            self.per_minute = per_minute if self.per_minute is None else min(per_minute, self.per_minute)
 
     def _taken(self, since: float) -> int:
         sent = len(self._sent) - bisect.bisect_left(self._sent, since)

@@ -1,10 +1,11 @@
-"""How many requests at once a server makes use of. Arithmetic only: `now` is handed in."""
+"""How many requests may be in flight at once. Arithmetic only: `now` is handed in."""
 
 from __future__ import annotations
 
+import math
 from statistics import median
 
-__all__ = ["Ramp"]
+__all__ = ["Ramp", "Window"]
 
 _PAYS = 1.25
 """So many times as many replies a second, and twice as many requests at once are worth it."""
@@ -12,6 +13,10 @@ _FEW = 3
 """Fewer replies say nothing about a latency."""
 _REST = 20
 """Rounds of replies after which other numbers are tried again."""
+_CALM, _CALMEST = 10, 320
+"""Answers without a refusal after which one more is let in flight: at first, and where that is always refused."""
+_DOUBT = 10
+"""Refusals that are put down to speed after one that cannot have been for too many at once."""
 
 
 class Ramp:
@@ -112,3 +117,83 @@ class Ramp:
         self._halvings = halvings
         self._before, self._since = self._since, now
         self._latencies = []
+
+
+class Window:
+    """Keeps what is in flight at a provider to what it takes: fewer after a refusal, more again after a calm while.
+
+    The way of TCP's congestion window (V. Jacobson, "Congestion Avoidance and Control", 1988): all
+    that was in flight when a provider began to refuse is one event, after which so many may be in
+    flight as were not refused; or half, where it says that it is overloaded. A request that is
+    refused though fewer are in flight than were taken before came too fast, not one too many.
+
+    Attributes
+    ----------
+    most : float
+        Requests that may be in flight; infinity where nothing was refused yet.
+    """
+
+    __slots__ = ("_added", "_calm", "_cut_at", "_doubt", "_needed", "_taken_at_once", "most")
+
+    def __init__(self) -> None:
+        self.most = math.inf
+        self._taken_at_once = 0.0
+        """So many, as far as refusals show."""
+        self._cut_at = -math.inf
+        self._calm = 0
+        """Answers since something was refused or added."""
+        self._needed = _CALM
+        self._added = 0
+        self._doubt = 0
+
+    def __repr__(self) -> str:
+        return f"Window({self.most:g})"
+
+    def refused(self, sent: float, now: float, others: int) -> bool:
+        """Note that a request that had left at ``sent`` was refused beside ``others``; whether it was one too many.
+
+        Otherwise it came too fast.
+        """
+        self._calm = 0
+        if sent < self._cut_at:
+            self.most = self._taken_at_once = max(1.0, min(self.most, self._taken_at_once) - 1)
+            return True
+        if others < max(1, self._taken_at_once):
+            self._taken_at_once = others
+            self._doubt = _DOUBT
+            self._needed = _CALM
+            self.most *= 2
+            return False
+        if self._doubt:
+            self._doubt -= 1
+            return False
+        self._cut(now, others)
+        return True
+
+    def overloaded(self, sent: float, now: float, slots: int, *, for_all: bool) -> bool:
+        """Note an overload answer, of one that had left at ``sent``; whether it lowers what may be in flight.
+
+        It does where the provider is overloaded ``for_all`` and not for this one alone.
+        """
+        self._calm = 0
+        if not for_all or sent < self._cut_at:
+            return False
+        self._cut(now, slots // 2)
+        return True
+
+    def taken(self) -> bool:
+        """Note that a request was answered; whether more may be in flight from here on."""
+        self._calm += 1
+        if self._calm < self._needed or self.most == math.inf:
+            return False
+        self.most += 1
+        self._added += 1
+        self._calm = 0
+        return True
+
+    def _cut(self, now: float, most: int) -> None:
+        self.most = self._taken_at_once = max(1.0, most)
+        self._cut_at = now
+        # Where the first that was added was one too many, this is all that it takes.
+        self._needed = min(2 * self._needed, _CALMEST) if self._added == 1 else _CALM
+        self._added = 0

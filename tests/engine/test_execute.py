@@ -242,6 +242,35 @@ def test_overload_of_all_in_flight_halves_the_slots_once():
     assert ledger.snapshot().lanes[0].slots == 8 + 1  # and one more after ten calm answers
 
 
+class Few(Script):
+    """A server that takes ``able`` requests at once, about a second each, and refuses the others."""
+
+    def __init__(self, able, seed=0):
+        self._ends, self._rng, self.refusals = [], Random(seed), 0
+        self._able = able
+        super().__init__(self._serve)
+
+    def _serve(self, question, asked):
+        now = asyncio.get_running_loop().time()
+        self._ends = [ends for ends in self._ends if ends > now + 1e-9]
+        if len(self._ends) == self._able:
+            self.refusals += 1
+            return 0.02, LIMITED
+        self._ends.append(now + self._rng.lognormvariate(0, 0.3))
+        return self._ends[-1] - now, completion(question.row)
+
+
+@pytest.mark.parametrize("able", [1, 2, 5, 12])
+@pytest.mark.parametrize("slots", [16, 64])
+def test_a_provider_that_refuses_more_than_so_many_at_once_gets_so_many(able, slots):
+    """Where a provider limits what is in flight and tells nobody, it is kept busy and refuses few after the first."""
+    server = Few(able)
+    ledger = execute(plan_of(texts(1_000), [lane(server, max_concurrency=slots, deadline=1e4)]), jitter=0.5)
+    assert set(ledger.state) == {ANSWERED}
+    assert server.refusals <= slots + 0.03 * 1_000
+    assert ledger.ended < 1.2 * 1_000 * 1.05 / able
+
+
 class OneByOne(Script):
     """A server that works on ``able`` requests at once, a second each, and lets the others wait."""
 

@@ -173,10 +173,12 @@ def test_overload_halves_the_slots_and_calm_gives_them_back():
 
     seen = [room()]
     for at in range(4):
-        assert gate.lower(at, at)
+        assert not gate.overloaded(at, at, for_all=False)
+        assert gate.overloaded(at, at, for_all=True)
         seen.append(room())
     for _ in range(9):
-        gate.recover()
+        for _ in range(10):
+            gate.taken(10.0)
         seen.append(room())
     assert seen == [8, 4, 2, 1, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8]
 
@@ -184,9 +186,9 @@ def test_overload_halves_the_slots_and_calm_gives_them_back():
 def test_what_left_before_the_slots_were_halved_halves_them_no_further():
     """However many of those in flight come back with an overload, it is one step for all of them."""
     wide = gate(Limits(64))
-    assert [wide.lower(sent, 1.0 + sent) for sent in (0.0, 0.1, 0.9)] == [True, False, False]
+    assert [wide.overloaded(sent, 1.0 + sent, for_all=True) for sent in (0.0, 0.1, 0.9)] == [True, False, False]
     assert wide.slots == 32
-    assert wide.lower(1.0, 2.0)
+    assert wide.overloaded(1.0, 2.0, for_all=True)
     assert wide.slots == 16
 
 
@@ -239,8 +241,8 @@ def said(limit=None, remaining=None, tokens=None):
     )
 
 
-def leave_at_once(gate, now, count):
-    return sum(gate.enter(now, 0, nobody) == 0 for _ in range(count))
+def leave_at_once(gate, now, count, wake=nobody):
+    return sum(gate.enter(now, 0, wake) == 0 for _ in range(count))
 
 
 def test_limits_that_the_provider_tells_hold():
@@ -276,15 +278,17 @@ def test_refusals_slow_down_and_calm_gives_the_speed_back():
     quick = gate(Limits(1000))
     assert leave_at_once(quick, 0.0, 100) == 100
     quick.refused(0.0, 1.0)
+    for _ in range(100):
+        quick.leave(1.0, 0, None, nobody)
     assert quick.enter(1.0, 0, nobody) > 0
     slow = leave_at_once(quick, 2.0, 200)
     assert 0 < slow < 100
     now = 2.0
     for _ in range(30):
         now += 1.0
-        rose = leave_at_once(quick, now, 1000 - quick.in_flight)
-        quick.taken(now)
+        rose = leave_at_once(quick, now, 1000, wake=lambda: None)
         for _ in range(quick.in_flight):
+            quick.taken(now)
             quick.leave(now, 0, None, nobody)
     assert rose > 2 * slow
 

@@ -360,6 +360,7 @@ def ask_at_a_pace(rate, depth, slots, latency, seconds):
             changed = pace.taken(now)
         else:
             pace.refused(sent, now)
+            pace.slow_down(sent, now)
             changed = pace.per_minute is not None
             now += 0.01  # as long as a row waits that was told to
         if changed:
@@ -386,13 +387,42 @@ def test_a_limit_nobody_told_is_found(rate, slots, latency, depth):
     assert late.count(False) <= 0.1 * len(late) + 10
 
 
-def test_a_few_requests_say_nothing_about_a_pace():
-    """One refusal among few requests is somebody else's doing, and slows nothing down."""
+def slow_down(pace, sent, now, limit=None):
+    pace.refused(sent, now)
+    pace.slow_down(sent, now, limit)
+
+
+def test_a_few_requests_say_little_about_a_pace():
+    """One refusal among few requests is somebody else's doing, and hardly slows anything down."""
     pace = Pace()
     for second in range(0, 100, 20):
         pace.sent(second)
-    pace.refused(80, 81)
+    slow_down(pace, 80, 81)
+    assert pace.per_minute >= 300
+
+
+def test_refusals_of_few_requests_slow_down_step_by_step():
+    """Where nearly all are refused from the start the pace is halved each time, but never down to a standstill."""
+    pace = Pace()
+    paces = []
+    for number in range(12):
+        pace.sent(number)
+        slow_down(pace, number, number + 0.1)
+        paces.append(pace.per_minute)
+    assert paces[:4] == [300, 150, 75, 37.5]
+    assert paces[-1] == 10
+
+
+def test_a_refusal_that_is_only_noted_slows_nothing_down():
+    """A request that was one too many at once counts as not taken, and no more than that."""
+    pace = Pace()
+    for request in range(100):
+        pace.sent(request / 100)
+    for request in range(50):
+        pace.refused(request / 100, 1.0)
     assert pace.per_minute is None
+    slow_down(pace, 0.99, 1.0)
+    assert pace.per_minute == pytest.approx(0.5 * 49 * 60)
 
 
 def test_a_pace_below_a_known_limit_begins_just_under_it():
@@ -400,7 +430,7 @@ def test_a_pace_below_a_known_limit_begins_just_under_it():
     pace = Pace()
     for request in range(100):
         pace.sent(request / 100)
-    pace.refused(0.99, 1.0, limit=6000)
+    slow_down(pace, 0.99, 1.0, limit=6000)
     assert pace.per_minute == pytest.approx(5700)
 
 
@@ -409,7 +439,7 @@ def test_a_pace_that_holds_nothing_back_is_not_raised():
     pace = Pace()
     for request in range(100):
         pace.sent(request / 100)
-    pace.refused(0.99, 1.0)
+    slow_down(pace, 0.99, 1.0)
     before = pace.per_minute
     pace.sent(5.0)
     assert not pace.taken(5.5)

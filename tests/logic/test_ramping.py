@@ -1,4 +1,4 @@
-"""As many requests at once as a server makes use of, found by how long its replies take."""
+"""As many requests at once as a server makes use of: found by how long its replies take and what it refuses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchkit._logic.ramping import Ramp
+from batchkit._logic.ramping import Ramp, Window
 
 
 def serve(most, able, rows, *, ramp=None, spread=0.0, seed=0):
@@ -92,3 +92,71 @@ def test_what_left_before_says_nothing_about_the_slots_of_now():
     for _ in range(4):
         ramp.replied(2.0, 3.0)
     assert repr(ramp) == "Ramp(4 of 4)"
+
+
+# ---- what is refused --------------------------------------------------------------------------------
+
+
+def burst(window, sent, now, in_flight, refused):
+    """So many of those in flight are refused, one after the other."""
+    return [window.refused(sent, now, others) for others in range(in_flight - 1, in_flight - 1 - refused, -1)]
+
+
+@given(in_flight=st.integers(2, 200), data=st.data())
+def test_so_many_stay_in_flight_as_were_taken(in_flight, data):
+    """All that was under way when a provider began to refuse is one event: what is left is what it took, or one."""
+    refused = data.draw(st.integers(1, in_flight))
+    window = Window()
+    burst(window, 0.0, 1.0, in_flight, refused)
+    assert window.most == max(1, in_flight - refused)
+
+
+def test_what_was_added_and_refused_is_tried_ever_less():
+    """A provider that takes five at once is asked for a sixth after 10 answers, then 20, and at last every 320."""
+    window, waits = Window(), []
+    burst(window, 0.0, 0.5, 16, 11)
+    for now in range(1, 9):
+        answers = 1
+        while not window.taken():
+            answers += 1
+        waits.append(answers)
+        assert window.most == 6
+        assert window.refused(now, now, 5)
+        assert window.most == 5
+    assert waits == [10, 20, 40, 80, 160, 320, 320, 320]
+
+
+def test_a_request_that_is_refused_alone_came_too_fast():
+    """What was taken beside others before is not too many now: the window opens and leaves it to the pace."""
+    window = Window()
+    burst(window, 0.0, 0.5, 16, 11)
+    assert not window.refused(1.0, 1.0, 2)
+    assert window.most == 10
+    assert not window.refused(2.0, 2.0, 0)
+    assert not any(window.refused(3.0, 3.0, 15) for _ in range(10))
+    assert window.refused(4.0, 4.0, 15)
+    assert window.most == 15
+    assert repr(window) == "Window(15)"
+
+
+def test_an_overload_answer_delays_what_would_be_added():
+    """Calm is when nothing is refused and nobody is overloaded."""
+    window = Window()
+    assert window.overloaded(0.0, 1.0, 8, for_all=True)
+    for _ in range(9):
+        assert not window.taken()
+    assert not window.overloaded(2.0, 2.0, 4, for_all=False)
+    assert [window.taken() for _ in range(10)] == [False] * 9 + [True]
+    assert window.most == 5
+
+
+def test_a_window_never_runs_out_of_numbers():
+    """However long nothing is refused, or everything, there is a number of slots."""
+    window = Window()
+    window.overloaded(0.0, 1.0, 2, for_all=True)
+    for _ in range(20_000):
+        window.taken()
+    for now in range(2_000):
+        window.refused(now, now, 0)
+    assert window.most >= 1
+    assert repr(window)
