@@ -8,6 +8,8 @@ import statistics
 import time
 from collections.abc import Awaitable, Callable
 
+from results import promise
+
 from batchkit._engine.collector import Collector
 
 CALLS, SIZE, PAIRS = 10_000, 64, 9
@@ -88,6 +90,7 @@ def main() -> None:
     print(f"\n## Collector: {CALLS:,} concurrent calls in batches of {SIZE}, median of {PAIRS}\n")
     print("| what | target | measured |\n|---|--:|--:|")
     print(f"| CPU a call above lists | at most {TARGET_CALL:.0f} µs | {extra:.1f} µs |", flush=True)
+    promise("microseconds a call in the collector", extra, TARGET_CALL)
     late = lone_call()
     print(
         f"| a lone call beyond max_batch_time, worst of 20 | at most {TARGET_LONE:.0f} ms | {late:.1f} ms |", flush=True
@@ -100,6 +103,7 @@ def main() -> None:
         print(
             f"| RunnableBatch / RunnableLambda | at most {TARGET_RATIO} | {ratio:.2f} ({ours:.0f} / {theirs:.0f} µs) |"
         )
+        promise("RunnableBatch, against RunnableLambda", ratio, TARGET_RATIO)
 
 
 if __name__ == "__main__":

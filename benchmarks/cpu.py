@@ -20,6 +20,7 @@ from pathlib import Path
 import aiohttp
 import orjson
 import pandas as pd
+from results import promise
 
 import batchkit as bk
 from batchkit._engine.callers import HttpCaller
@@ -142,6 +143,7 @@ def main() -> None:
     plain, ours = (statistics.median(side) / ROWS * 1e6 for side in zip(*pairs, strict=True))
     print_pair("least", *map(min, zip(*pairs, strict=True)))
     print(f"| median | {plain:.0f} | {ours:.0f} | **{ratio:.2f}** |")
+    promise("CPU per request, against a bare aiohttp client", ratio, TARGET)
 
 
 def print_pair(name: str, plain: float, ours: float) -> None:
