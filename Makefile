@@ -1,4 +1,4 @@
-# make demo | lab | test | check | bench | test-pandas2 | test-notebooks | test-browser |
+# make demo | lab | test | check | bench | peers | test-pandas2 | test-notebooks | test-browser |
 #      test-llamacpp | clean
 # Needs Python 3.11 or newer with venv. Another interpreter: make test PYTHON=python3.12
 
@@ -13,10 +13,12 @@ FAST := -m "not slow and not notebook and not browser and not llamacpp"
 # A file stays with one worker, for what its tests share. Without the 0, a test that hangs would be run again for ever.
 PARALLEL := -n 2 --dist loadfile --max-worker-restart 0
 
+export RIG PEERS
+
 # Tests start many Pythons, and each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo lab test check bench test-pandas2 test-notebooks test-browser test-llamacpp clean
+.PHONY: demo lab test check bench peers test-pandas2 test-notebooks test-browser test-llamacpp clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -34,8 +36,12 @@ check: $(VENV)/installed-check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
+# With RIG=<folder>, also other tools on the rig there, in environments that `make peers` puts into PEERS=<folder>.
 bench: $(VENV)/installed
 	$(VENV)/bin/python benchmarks/run.py
+
+peers: $(VENV)/installed
+	$(VENV)/bin/python benchmarks/peers.py install
 
 test-pandas2: $(VENV2)/installed-test
 	$(VENV2)/bin/python -m pytest $(PARALLEL) $(FAST)

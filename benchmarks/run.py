@@ -15,6 +15,7 @@ FILES = {
     "latency": "latency.py",
     "mixed": "mixed.py",
     "cpu": "cpu.py",
+    "peers": "peers.py",
     "limits": "limits.py",
     "tokens": "tokens.py",
     "million": "million.py",
