@@ -22,6 +22,7 @@ FILES = {
     "journal": "journal.py",
     "collector": "collector.py",
     "import": "imports.py",
+    "plot": "plot.py",
 }
 
 
