@@ -7,6 +7,7 @@ VENV := .venv
 VENV2 := .venv-pandas2
 VENV_NOTEBOOKS := .venv-notebooks
 VENV_LAB := .venv-lab
+VENV_BENCH := .venv-bench
 VENV_LLAMACPP := .venv-llamacpp
 VENV_BROWSER := .venv-browser
 FAST := -m "not slow and not notebook and not browser and not llamacpp"
@@ -37,11 +38,11 @@ check: $(VENV)/installed-check
 	$(VENV)/bin/lint-imports
 
 # With RIG=<folder>, also other tools on the rig there, in environments that `make peers` puts into PEERS=<folder>.
-bench: $(VENV)/installed
-	$(VENV)/bin/python benchmarks/run.py
+bench: $(VENV_BENCH)/installed-bench
+	$(VENV_BENCH)/bin/python benchmarks/run.py
 
-peers: $(VENV)/installed
-	$(VENV)/bin/python benchmarks/peers.py install
+peers: $(VENV_BENCH)/installed-bench
+	$(VENV_BENCH)/bin/python benchmarks/peers.py install
 
 test-pandas2: $(VENV2)/installed-test
 	$(VENV2)/bin/python -m pytest $(PARALLEL) $(FAST)
@@ -67,6 +68,8 @@ $(VENV)/installed-test $(VENV2)/installed-test $(VENV_LLAMACPP)/installed-test: 
 $(VENV)/installed-check: EXTRAS := embedded,check
 $(VENV_NOTEBOOKS)/installed-notebooks: EXTRAS := notebooks
 $(VENV_LAB)/installed-lab: EXTRAS := lab
+$(VENV_BENCH)/installed-bench: EXTRAS := embedded
+$(VENV_BENCH)/installed-bench: PINS := uvloop
 $(VENV_BROWSER)/installed-browser: EXTRAS := browser
 # Python 3.14 begins with pandas 2.3.
 $(VENV2)/installed-test: PINS := "pandas==2.2.*; python_version < '3.14'" "pandas==2.3.*; python_version >= '3.14'" uvloop
@@ -76,7 +79,7 @@ $(VENV)/installed-test $(VENV)/installed-check: $(VENV)/installed
 
 $(VENV)/installed $(VENV)/installed-test $(VENV)/installed-check $(VENV2)/installed-test \
 		$(VENV_NOTEBOOKS)/installed-notebooks $(VENV_LAB)/installed-lab $(VENV_BROWSER)/installed-browser \
-		$(VENV_LLAMACPP)/installed-test: pyproject.toml
+		$(VENV_BENCH)/installed-bench $(VENV_LLAMACPP)/installed-test: pyproject.toml
 	@command -v "$(PYTHON)" >/dev/null || \
 		{ echo "$(PYTHON) was not found. Name a Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

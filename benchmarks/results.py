@@ -7,6 +7,7 @@ import os
 import platform
 from datetime import UTC, datetime
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ FILE = Path(__file__).parent.parent / "build" / "bench.jsonl"
 
 def machine() -> str:
     """What it was measured on."""
-    packages = ", ".join(f"{name} {version(name)}" for name in ("aiohttp", "orjson", "pandas"))
+    names = ["aiohttp", "orjson", "pandas", *(["uvloop"] if find_spec("uvloop") else [])]
+    packages = ", ".join(f"{name} {version(name)}" for name in names)
     return f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}, {packages}"
 
 
