@@ -129,7 +129,7 @@ class Gate:
         """Note an overload answer; whether fewer may be in flight from here on, see `Window`."""
         lowered = self._window.overloaded(sent, now, self.slots, for_all=for_all)
         if lowered:
-            self._tighten()
+            self._set_slots()
         return lowered
 
     def hear(self, now: float, said: Allowances, input_share: float | None = None) -> None:
@@ -153,7 +153,7 @@ class Gate:
         """Send more slowly, or fewer at once: a request that had left at ``sent`` was refused, see `Window`."""
         self._pace.refused(sent, now)
         too_many = self._window.refused(sent, now, self.in_flight - 1)
-        self._tighten()
+        self._set_slots()
         if not too_many or self._paced is None:
             known = self._requests if self._counts_requests else None
             self._pace.slow_down(sent, now, None if known is None else known.per_minute)
@@ -166,14 +166,14 @@ class Gate:
         if self._pace.taken(now):
             self._keep_pace()
         if self._window.taken():
-            self._tighten()
+            self._set_slots()
             self.hand_on()
 
     def timed(self, sent: float, now: float) -> None:
         """Note how long a request took that is about to leave."""
         ramp = self._ramp
         if ramp is not None and self.in_flight >= ramp.slots and ramp.replied(sent, now):
-            self._tighten()
+            self._set_slots()
             self.hand_on()
 
     def pause(self, until: float) -> None:
@@ -187,23 +187,27 @@ class Gate:
             self._queue.popleft()()
 
     def _tighten(self) -> None:
+        self._set_slots()
+        rpm = _strictest([limits.rpm for limits in self._members], self._told[0])
+        tpm = _strictest([limits.tpm for limits in self._members], self._told[1])
+        self._counts_requests, self._counts_tokens = rpm is not None, tpm is not None
+        if rpm is not None:
+            if self._requests is None:
+                self._requests = Quota(rpm)
+                for at in self._pace.log:
+                    self._requests.take(at)
+            self._requests.change(rpm)
+        if tpm is not None:
+            self._tokens = self._tokens or Quota(tpm)
+            self._tokens.change(tpm)
+
+    def _set_slots(self) -> None:
         most = min(limits.max_concurrency for limits in self._members)
         usual = [limits.max_concurrency for limits in self._members if limits.is_usual]
         if usual and (self._ramp is None or self._ramp.most != min(usual)):
             self._ramp = Ramp(min(usual))
         ramp = math.inf if self._ramp is None or not usual else self._ramp.slots
         self.slots = int(min(most, self._window.most, ramp))
-        rpms = [*(limits.rpm for limits in self._members), self._told[0]]
-        tpms = [*(limits.tpm for limits in self._members), self._told[1]]
-        rpm = [limit for limit in rpms if limit is not None]
-        tpm = [limit for limit in tpms if limit is not None]
-        self._counts_requests, self._counts_tokens = bool(rpm), bool(tpm)
-        if rpm and self._requests is None:
-            self._requests = Quota(min(rpm))
-            for at in self._pace.log:
-                self._requests.take(at)
-        self._requests = _quota(self._requests, rpm)
-        self._tokens = _quota(self._tokens, tpm)
 
     def _keep_pace(self) -> None:
         if self._pace.per_minute is not None:
@@ -211,13 +215,8 @@ class Gate:
             self._paced.change(self._pace.per_minute)
 
 
-def _quota(current: Quota | None, limits: list[float]) -> Quota | None:
-    if not limits:
-        return current
-    if current is None:
-        return Quota(min(limits))
-    current.change(min(limits))
-    return current
+def _strictest(given: list[float | None], told: float | None) -> float | None:
+    return min((limit for limit in (*given, told) if limit is not None), default=None)
 
 
 _GATES: dict[Hashable, Gate] = {}
