@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import email.utils
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Protocol
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
@@ -24,6 +26,7 @@ __all__ = [
     "join_url",
     "merge_headers",
     "output_cap",
+    "sent_at",
 ]
 
 THINKING_ALLOWANCE = 4096
@@ -252,3 +255,27 @@ def as_mapping(value: Any) -> Mapping[str, Any]:
 def as_count(value: Any) -> int:
     """Return ``value`` if it is a count of something, else 0; True is none."""
     return value if type(value) is int and value > 0 else 0
+
+
+def sent_at(headers: Mapping[str, str], now: float) -> float:
+    """When a reply left, by its sender's clock, which the times in its headers go by: ours may be wrong by hours.
+
+    Parameters
+    ----------
+    headers : mapping
+        The response headers.
+    now : float
+        Seconds since the epoch by our own clock, for replies that do not say.
+    """
+    date = headers.get("date")
+    at = None if date is None else _http_date(date)
+    return now if at is None else at
+
+
+@lru_cache(maxsize=16)  # it changes once a second
+def _http_date(text: str) -> float | None:
+    try:
+        parsed = email.utils.parsedate_tz(text)
+        return None if parsed is None else float(email.utils.mktime_tz(parsed))
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None

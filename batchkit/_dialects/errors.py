@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from batchkit._dialects.base import as_mapping
+from batchkit._dialects.base import as_mapping, sent_at
 from batchkit.records import Failure, Scope
 
 __all__ = ["body_failure", "is_no_model", "read_failure", "read_request_id", "unreadable"]
@@ -183,7 +183,7 @@ def read_failure(status: int, headers: Mapping[str, str], body: bytes, now: floa
     body : bytes
         The response body: JSON in any vendor's shape, HTML, text or nothing.
     now : float
-        Seconds since the epoch, against which a ``Retry-After`` date is read.
+        Seconds since the epoch, against which a ``Retry-After`` date is read where the reply has no ``Date``.
 
     Returns
     -------
@@ -204,7 +204,7 @@ def read_failure(status: int, headers: Mapping[str, str], body: bytes, now: floa
         _message(f"HTTP {status}", status, report),
         http_status=status,
         request_id=read_request_id(headers) or report.request_id,
-        retry_after=_retry_after(headers, now) or _retry_delay(report),
+        retry_after=_retry_after(headers, sent_at(headers, now)) or _retry_delay(report),
         should_retry={"true": True, "false": False}.get(headers.get("x-should-retry", "").lower()),
     )
 

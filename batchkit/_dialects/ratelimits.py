@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
 
+from batchkit._dialects.base import sent_at
+
 __all__ = ["Allowance", "Allowances", "read_allowances"]
 
 _MINUTE = 60.0
@@ -167,7 +169,7 @@ def read_allowances(headers: Mapping[str, str], now: float) -> Allowances | None
     headers : mapping of str to str
         The response headers.
     now : float
-        Seconds since the epoch, against which resets that are given as times are read.
+        Seconds since the epoch, against which resets that are given as times are read where the reply has no ``Date``.
 
     Returns
     -------
@@ -184,6 +186,7 @@ def read_allowances(headers: Mapping[str, str], now: float) -> Allowances | None
     families = _families(tuple(headers))
     if not families:
         return None
+    now = sent_at(headers, now)
     found: dict[str, Allowance] = {}
     for family in families:
         allowance = _read(family, headers, now)

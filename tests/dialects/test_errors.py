@@ -146,6 +146,14 @@ def test_the_wait_a_provider_asks_for_is_read(headers, seconds, status):
     assert read_failure(status, headers, b"", NOW).retry_after == seconds
 
 
+@pytest.mark.parametrize("hours", [-3, 3])
+def test_a_date_is_read_by_the_clock_it_was_written_by(hours):
+    """A date to wait for goes by the reply's own date, however wrong the clock here is; without it, by that clock."""
+    asked = {"retry-after": formatdate(NOW + 30, usegmt=True), "date": formatdate(NOW, usegmt=True)}
+    assert read_failure(429, asked, b"", NOW + hours * 3600).retry_after == 30.0
+    assert read_failure(429, asked | {"date": "yesterday"}, b"", NOW).retry_after == 30.0
+
+
 @pytest.mark.parametrize(("delay", "seconds"), [("34s", 34.0), ("0.5s", 0.5), ("later", None), (34, None)])
 def test_a_wait_inside_the_body_is_read(delay, seconds):
     """Gemini writes the wait into the error's details."""

@@ -278,6 +278,15 @@ def test_a_time_that_has_passed_is_now(reset):
     assert read({"x-ratelimit-limit": "60", "x-ratelimit-reset": reset}) == Allowances(Allowance(60, None, 0.0, None))
 
 
+@pytest.mark.parametrize("hours", [-3, 3])
+@pytest.mark.parametrize("reset", ["2026-11-30T00:53:50Z", "1796000030", "1796000030000"])
+def test_a_time_is_read_by_the_clock_it_was_written_by(reset, hours):
+    """When a limit is full again goes by the reply's own date, however wrong the clock here is."""
+    sent = {"x-ratelimit-limit": "10", "x-ratelimit-remaining": "0", "x-ratelimit-reset": reset}
+    told = read_allowances({**sent, "date": "Mon, 30 Nov 2026 00:53:20 GMT"}, NOW + hours * 3600)
+    assert told.wait() == 30.0
+
+
 def test_a_limit_of_0_is_none():
     """Nobody can keep to a limit of nothing, so it is not one."""
     assert read(openai(limit="0", remaining="0")) == Allowances(Allowance(None, 0))
