@@ -99,6 +99,8 @@ class Pace:
 
     def add(self, snapshot: Snapshot) -> None:
         """Take in where the run stands now."""
+        if self._seen and snapshot.elapsed - self._seen[-1][0] > _SPAN:
+            self._seen.clear()  # the process stood still, which says nothing about the pace
         self._seen.append((snapshot.elapsed, tuple(lane.settled for lane in snapshot.lanes)))
         while len(self._seen) > 2 and self._seen[1][0] <= snapshot.elapsed - _SPAN:
             self._seen.popleft()
@@ -111,6 +113,15 @@ class Pace:
         if ended <= began:
             return ()
         return tuple((now - then) / (ended - began) for then, now in zip(before, after, strict=True))
+
+    def of_all(self, snapshot: Snapshot) -> float | None:
+        """Rows per second of all, since the run began where too little was seen; None where nothing can be said."""
+        return sum(rates) if (rates := self.by_lane() or _rates(snapshot)) else None
+
+
+def _rates(snapshot: Snapshot) -> tuple[float, ...]:
+    """Rows per second of each provider since the run began."""
+    return tuple(lane.settled / snapshot.elapsed for lane in snapshot.lanes) if snapshot.elapsed > 0 else ()
 
 
 def picture(title: str, snapshot: Snapshot, pace: Pace | None = None, notes: Sequence[str] = ()) -> Picture:
@@ -127,9 +138,7 @@ def picture(title: str, snapshot: Snapshot, pace: Pace | None = None, notes: Seq
     notes : sequence of str
         Lines to stand at the end.
     """
-    rates = pace.by_lane() if pace is not None and snapshot.finished is None else ()
-    if not rates and snapshot.elapsed > 0:
-        rates = tuple(lane.settled / snapshot.elapsed for lane in snapshot.lanes)
+    rates = (pace.by_lane() if pace is not None and snapshot.finished is None else ()) or _rates(snapshot)
     by_lane: Sequence[float | None] = rates or [None] * len(snapshot.lanes)
     several = len(snapshot.lanes) > 1
     return Picture(

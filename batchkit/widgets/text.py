@@ -26,6 +26,7 @@ class TextView:
     def __init__(self, title: str) -> None:
         self._title = title
         self._bar: Any = None
+        self._pace = Pace()
 
     def attach(self, run: Run) -> None:
         """Show nothing yet: most small runs are over before there is anything to see."""
@@ -34,8 +35,8 @@ class TextView:
         """Draw where the run stands."""
         if self._bar is None:
             self._bar = _bar(snapshot.rows, self._title)
-            self._bar.start_t -= snapshot.elapsed
-        self._bar.n = snapshot.done
+        self._pace.add(snapshot)
+        self._bar.n, self._bar.elapsed, self._bar.rate = snapshot.done, snapshot.elapsed, self._pace.of_all(snapshot)
         shown = picture(self._title, snapshot)
         notes = [f"{snapshot.reused:,} already answered"] if snapshot.reused else []
         notes += [f"{count:,} {kind}" for kind, count in snapshot.errors.items()]
@@ -91,6 +92,13 @@ def _bar(rows: int, title: str) -> Any:
 
     class Bar(tqdm):  # type: ignore[misc]
         monitor_interval = 0  # the waiting thread draws; tqdm's own would outlive the run
+        elapsed = 0.0
+        rate: float | None = None
+
+        @property
+        def format_dict(self) -> Any:
+            # tqdm's own go by the wall clock, which jumps, and count rows that were answered before.
+            return {**super().format_dict, "elapsed": self.elapsed, "rate": self.rate}
 
     # No percentage: tqdm rounds 99.9 up to 100.
     form = "{desc}: |{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"

@@ -251,6 +251,21 @@ def test_the_pace_is_that_of_the_last_seconds():
     assert pace.by_lane() == (1.0,)
 
 
+@pytest.mark.parametrize("stop", [90.0, 5000.0])
+def test_the_time_left_is_true_after_a_standstill(stop):
+    """A process that stood still shows the pace and the time left that are true, but for a moment."""
+    paces, pace, rows = [], Pace(), 0
+    for tick in range(300):  # five looks a second at ten rows a second, and in the middle none for a while
+        rows += 2
+        elapsed = tick / 5 + (stop if tick >= 150 else 0.0)
+        pace.add(snapshot(lane(answered=rows), elapsed=elapsed))
+        shown = text(lane(answered=rows, expected=1000.0 - rows), pace=pace, elapsed=elapsed)
+        paces.append(re.search(r"([0-9.]+) rows/s; about (.+?) left", shown))
+    assert [found[1] for found in paces[1:150] + paces[151:]] == ["10.0"] * 298
+    assert 0 <= float(paces[150][1]) < 10
+    assert paces[-1][2] == "40 s"
+
+
 def test_a_pace_of_no_time_is_unknown():
     """Two looks at the same moment tell no pace."""
     pace = Pace()

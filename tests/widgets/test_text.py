@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -43,6 +44,21 @@ def test_the_line_says_how_many_of_how_many(capsys):
     assert " 12/30 " in line
     assert "Ctrl-C keeps finished rows." in line
     view.close(over(30, 30))
+
+
+@pytest.mark.parametrize("hours", [-5, 5])
+def test_the_line_goes_by_no_clock_that_is_set(capsys, monkeypatch, hours):
+    """Time passed, time left and pace stay true when the computer's clock is set back or forward by hours."""
+    set_by = [0.0]
+    monkeypatch.setattr("tqdm.std.time", lambda: time.time() + set_by[-1])
+    view = TextView("label")
+    for second in range(21):
+        set_by.append(hours * 3600.0 if second >= 10 else 0.0)
+        busy = LaneSnapshot("fast", 0, 0, 1000 + second, 0, 0, 0, None, None, reused=1000)
+        view.show(run_at(1100, 1000 + second, lanes=(busy,), elapsed=float(second)).snapshot)
+    line, _ = drawn(capsys)
+    assert "[00:20<01:20,  1.00row/s" in line
+    view.close(over(1100, 1100))
 
 
 def test_errors_are_counted_by_kind(capsys):
