@@ -21,6 +21,7 @@ from batchkit._dialects.ratelimits import Allowances, read_allowances
 from batchkit._engine.embedded import LabelModel
 from batchkit._engine.registry import learn, quirks_of
 from batchkit._engine.threads import in_thread, tamed
+from batchkit._engine.watch import watch_of_loop
 from batchkit.records import (
     Brief,
     Completion,
@@ -278,24 +279,28 @@ class FunctionCaller:
         return [_completion(answer) for answer in answers]
 
     async def _call(self, argument: Any, timeout: float) -> Any:
+        watch = watch_of_loop()
+        timed = watch.begin(timeout)
         try:
-            async with asyncio.timeout(timeout):
-                if self._home is not None:
-                    at_home = asyncio.run_coroutine_threadsafe(self._at_home(argument), self._home)
-                    return await asyncio.wrap_future(at_home)
-                if self._is_async:
-                    return await self._function(argument)
-                result = await in_thread(self._answer, argument)
-                return await result if inspect.isawaitable(result) else result
+            if self._home is not None:
+                at_home = asyncio.run_coroutine_threadsafe(self._at_home(argument), self._home)
+                return await asyncio.wrap_future(at_home)
+            if self._is_async:
+                return await self._function(argument)
+            result = await in_thread(self._answer, argument)
+            return await result if inspect.isawaitable(result) else result
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+            if timed.is_overdue:
+                raise TimeoutError from error
+            if timed.task.cancelling():
                 raise
             raise tamed(error) from error  # the function's own doing: nobody cancelled this row
         except (Exception, GeneratorExit):
             raise
         except BaseException as error:
             raise tamed(error) from error
+        finally:
+            watch.end(timed)
 
     async def _at_home(self, argument: Any) -> Any:
         try:

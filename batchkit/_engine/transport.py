@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import functools
 import io
-import math
 import os
 import ssl
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import aiohttp
 from yarl import URL
 
 from batchkit._engine import bridge
+from batchkit._engine.watch import Watch, watch_of_loop
 from batchkit.errors import ConfigError
 from batchkit.records import Failure, Scope
 
@@ -36,70 +36,12 @@ class HttpAnswer(NamedTuple):
     body: bytes
 
 
-class _Watch:
-    """Ends requests that take too long: one timer for all of them, since most are over long before their time."""
-
-    __slots__ = ("_at", "_ends", "_loop", "_overdue", "_timer")
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._ends: dict[asyncio.Task[Any], float] = {}
-        self._overdue: set[asyncio.Task[Any]] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._at = math.inf
-
-    def begin(self, timeout: float) -> asyncio.Task[Any]:
-        """Cancel this task after ``timeout`` seconds, unless `end` comes first. Returns the task."""
-        task = asyncio.current_task()
-        assert task is not None
-        end = self._ends[task] = self._loop.time() + timeout
-        if end < self._at:
-            self._look_at(end)
-        return task
-
-    def end(self, task: asyncio.Task[Any]) -> None:
-        """Let this task be, and take back its cancellation if that was the watch's doing."""
-        del self._ends[task]
-        if self._overdue and task in self._overdue:
-            self._overdue.remove(task)
-            task.uncancel()
-
-    def is_overdue(self, task: asyncio.Task[Any]) -> bool:
-        """Whether a cancellation that reached this task is the watch's doing and nobody else's. Asked before `end`."""
-        return task in self._overdue and task.cancelling() == 1
-
-    def stop(self) -> None:
-        """Drop the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _look_at(self, at: float) -> None:
-        self.stop()
-        self._at = at
-        self._timer = self._loop.call_at(at, self._look)
-
-    def _look(self) -> None:
-        now = self._loop.time()
-        for task, end in self._ends.items():
-            if end <= now and task not in self._overdue:
-                self._overdue.add(task)
-                task.cancel()
-        self._at = math.inf
-        waiting = [end for task, end in self._ends.items() if task not in self._overdue]
-        if waiting:
-            self._look_at(min(waiting))
-
-
 @dataclass(eq=False)
 class _Session:
     client: aiohttp.ClientSession
-    watch: _Watch
+    watch: Watch
     users: int = 0
     closing: asyncio.TimerHandle | None = None
-
-    async def close(self) -> None:
-        self.watch.stop()
-        await self.client.close()
 
 
 _sessions: dict[Hashable, _Session] = {}
@@ -125,7 +67,7 @@ class Channel:
             except ValueError:
                 return _translate(aiohttp.InvalidURL(url))
         watch = self._session.watch
-        task = watch.begin(timeout)
+        timed = watch.begin(timeout)
         try:
             # Awaited and not entered: read to its end, or failing at that, a response gives its connection back.
             response = await self._session.client.post(
@@ -137,7 +79,7 @@ class Channel:
             )
             return HttpAnswer(response.status, response.headers, await response.read())
         except asyncio.CancelledError:
-            if not watch.is_overdue(task):
+            if not timed.is_overdue:
                 raise
             return Failure("timeout", f"no answer within {timeout:g} s", Scope.TRANSIENT)
         except aiohttp.ConnectionTimeoutError:
@@ -146,7 +88,7 @@ class Channel:
         except aiohttp.ClientError as error:
             return _translate(error)
         finally:
-            watch.end(task)
+            watch.end(timed)
 
     def close(self) -> None:
         """Give the connections back. Without another user the session closes after a while."""
@@ -183,7 +125,7 @@ def open_channel(
             headers=headers,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),
         )
-        session = _sessions[key] = _Session(client, _Watch())
+        session = _sessions[key] = _Session(client, watch_of_loop())
     if session.closing is not None:
         session.closing.cancel()
         session.closing = None
@@ -248,7 +190,7 @@ def _reason(error: OSError) -> str:
 def _expire(key: Hashable) -> None:
     session = _sessions.pop(key, None)
     if session is not None:
-        task = asyncio.get_running_loop().create_task(session.close())
+        task = asyncio.get_running_loop().create_task(session.client.close())
         _closing.add(task)
         task.add_done_callback(_closing.discard)
 
@@ -271,7 +213,7 @@ if hasattr(os, "register_at_fork"):
 
 async def _close_all() -> None:
     for session in _sessions.values():
-        await session.close()
+        await session.client.close()
     _sessions.clear()
 
 

@@ -270,7 +270,7 @@ def test_each_request_has_its_own_time():
 
         await asyncio.gather(*map(ask, (0.3, 0.1, 0.2)))
         answer = await channel.post(server.url, b"{}", 0.5)  # the next one has all of its time
-        return ended, answer.status, channel._session.watch._ends
+        return ended, answer.status, channel._session.watch._pending
 
     assert talk(conversation, ..., ..., ...) == ([(0.1, "timeout"), (0.2, "timeout"), (0.3, "timeout")], 200, {})
 
@@ -282,14 +282,15 @@ def test_cancellation_passes_though_the_time_is_up():
         task = asyncio.ensure_future(channel.post(server.url, b"{}", 0.05))
         await server.asked.wait()
         watch = channel._session.watch
-        while task not in watch._overdue:
-            watch._ends[task] = 0.0
+        (timed,) = watch._pending
+        while not timed.is_cancelled:
+            timed.end = 0.0
             watch._look()
         task.cancel()
         await asyncio.wait([task])
-        return task.cancelled(), watch._ends, watch._overdue
+        return task.cancelled(), watch._pending
 
-    assert talk(conversation, ...) == (True, {}, set())
+    assert talk(conversation, ...) == (True, {})
 
 
 def test_an_idle_session_closes(monkeypatch):
