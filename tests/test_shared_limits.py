@@ -7,6 +7,7 @@ import selectors
 import threading
 import time
 from bisect import bisect_left
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -167,12 +168,15 @@ def test_in_flight_keeps_to_the_strictest_limit(vendor, strict):
 
 
 def seen_of_all(vendor, strict, limit, value):
-    """What was sent until the first of the three was done, in order of arrival."""
+    """What was sent until the first of the three was done, in order of arrival; by then the others had their share."""
     wide = {name: {"max_concurrency": 50, "rpm": 10_000, "tpm": 1e7} for name in NAMES}
     wide[strict][limit] = value
     ask_at_once("http://vendor.invalid/v1", wide, dict.fromkeys(NAMES, 60))
     end = min(max(one.went for one in vendor.seen if one.name == name) for name in NAMES)
-    return sorted((one for one in vendor.seen if one.came < end), key=lambda one: one.came)
+    seen = sorted((one for one in vendor.seen if one.came < end), key=lambda one: one.came)
+    counts = Counter(one.name for one in seen)
+    assert min(counts[name] for name in NAMES) > 40, "none was kept waiting for another's rows"
+    return seen
 
 
 # ---- over HTTP -----------------------------------------------------------------------------------

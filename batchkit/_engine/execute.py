@@ -193,7 +193,7 @@ class Execution:
             for lane in joined:
                 for load in lane.admitted:
                     lane.gate.leave(self._loop.time(), load.reserved, 0, lane.wake, load.entered)
-                lane.gate.quit(lane.limits)
+                lane.gate.quit(lane.limits, lane.wake)
                 if lane.ready:
                     lane.caller.close()
             self._ledger.finished(self._halted, self._loop.time())

@@ -19,12 +19,18 @@ from batchkit.records import Limits
 __all__ = ["Gate", "gate_of"]
 
 
+_TURN = 0.05
+"""Whoever waits for so many seconds goes before all who came later; taking turns sooner would slow all down."""
+_LATE = 0.05
+"""Seconds for which its turn is kept after the moment at which it was to ask again."""
+
+
 class Gate:
     """One budget. Of several limits on it, the strictest holds."""
 
     __slots__ = (
         "_counts_requests", "_counts_tokens", "_members", "_pace", "_paced", "_queue", "_ramp", "_requests", "_tokens",
-        "_told", "_window", "held_by", "in_flight", "paused_until", "slots",
+        "_told", "_waiting", "_window", "held_by", "in_flight", "paused_until", "slots",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -34,6 +40,8 @@ class Gate:
         """The limit that made the latest request wait, in words."""
         self._members: list[Limits] = []
         self._queue: deque[Callable[[], None]] = deque()
+        self._waiting: dict[Callable[[], None], tuple[float, float]] = {}
+        """Those whom a limit lets nothing send: since when, longest waiting first, and when each will ask again."""
         self.slots = 1
         """Requests that may be in flight now."""
         self._window = Window()
@@ -57,9 +65,11 @@ class Gate:
         self._members.append(limits)
         self._tighten()
 
-    def quit(self, limits: Limits) -> None:
-        """Stop using it; what the others allow holds again."""
+    def quit(self, limits: Limits, mine: Callable[[], None] | None = None) -> None:
+        """Stop using it; what the others allow holds again, and ``mine`` waits no more."""
         self._members.remove(limits)
+        if mine is not None:
+            self._waiting.pop(mine, None)
         if self._members:
             self._tighten()
             self.hand_on()
@@ -93,9 +103,18 @@ class Gate:
             wait, held_by = needs, f"{self._tokens.per_minute:,g} tokens a minute"
         if self._paced is not None and (needs := self._paced.wait(now)) > wait:
             wait, held_by = needs, f"the pace it takes, about {self._paced.per_minute:,.0f} requests a minute"
+        while self._waiting and wake is not (first := next(iter(self._waiting))):
+            since, at = self._waiting[first]
+            if at >= now - _LATE:
+                if now - since > _TURN:  # it was here first
+                    wait = max(wait, at - now, 0.001)
+                break
+            del self._waiting[first]  # it has nothing to send any more
         if wait > 0:
             self.held_by = held_by
+            self._waiting[wake] = (self._waiting[wake][0] if wake in self._waiting else now, now + wait)
             return wait
+        self._waiting.pop(wake, None)
         self.in_flight += 1
         self._pace.sent(now)
         if self._paced is not None:
@@ -119,6 +138,8 @@ class Gate:
         self.in_flight -= 1
         if self._tokens is not None and used is not None:
             self._tokens.correct(now, used - reserved, now if entered is None else entered)
+            if used < reserved and self._waiting and self.in_flight < self.slots:
+                next(iter(self._waiting))()  # what is given back is for whoever waits longest
         if self._queue:
             if self._queue[0] is mine:
                 self._queue.rotate(-1)

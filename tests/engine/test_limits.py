@@ -107,6 +107,43 @@ def test_a_pause_holds_for_all_and_is_never_shortened():
     assert paused.enter(10.0, 0, nobody) == 0.0
 
 
+def test_whom_a_limit_holds_back_goes_before_who_comes_later():
+    """Rows that wait for a limit go in the order in which they came, and tokens given back are theirs."""
+    woken = []
+    first, other = lambda: woken.append("first"), lambda: woken.append("other")
+    busy = gate(Limits(10, tpm=6000.0))
+    assert busy.enter(0.0, 600, other) == 0
+    assert busy.enter(0.0, 600, first) == pytest.approx(6.0)
+    assert busy.enter(1.0, 1, other) == pytest.approx(5.0)  # 4.11 s for so little, were it alone
+    busy.leave(2.0, 600, 100, other, 0.0)
+    assert woken == ["first"]
+    assert busy.enter(2.0, 1, other) > 0
+    assert busy.enter(2.0, 600, first) == 0
+
+
+def test_who_quits_keeps_nobody_waiting():
+    """A run that ends while it waits for a limit gives up its turn at once."""
+    gone, other, limits = lambda: None, lambda: None, Limits(10, tpm=6000.0)
+    busy = gate(Limits(10), limits)
+    assert busy.enter(0.0, 400, gone) == 0
+    assert busy.enter(0.0, 6000, gone) > 60
+    assert busy.enter(5.0, 1, other) > 50
+    busy.quit(limits, gone)
+    busy.join(limits)
+    assert busy.enter(5.0, 1, other) == 0
+
+
+def test_who_has_nothing_to_send_any_more_keeps_nobody_waiting():
+    """The turn of one that does not ask again passes to the next."""
+    busy = gate(Limits(10, rpm=60.0))
+    assert busy.enter(0.0, 0, nobody) == 0
+    gone, next_one = lambda: None, lambda: None
+    assert busy.enter(0.0, 0, gone) == pytest.approx(1.0)
+    assert busy.enter(0.5, 0, next_one) == pytest.approx(0.5)
+    assert busy.enter(1.0, 0, next_one) > 0
+    assert busy.enter(1.1, 0, next_one) == 0
+
+
 @pytest.mark.parametrize("limits", [Limits(10, rpm=60.0), Limits(10, tpm=60.0)])
 def test_a_budget_remembers_what_left_while_it_was_not_limited(limits):
     """Those who come back with a limit still find what they sent, whoever used the budget in between."""
