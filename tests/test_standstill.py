@@ -25,7 +25,7 @@ import pandas as pd
 import batchkit as bk
 
 source, result, one, two, seconds = sys.argv[1:]
-common = {"api_key": "none", "max_concurrency": 200, "rpm": 3_600}
+common = {"api_key": "none", "max_concurrency": 200, "rpm": 2_400}
 short = bk.OpenAI("playground", base_url=one, name="short", timeout=float(seconds), **common)
 mortal = bk.OpenAI("playground", base_url=two, name="mortal", deadline=float(seconds), **common)
 df = pd.read_pickle(source)
@@ -33,7 +33,7 @@ route = bk.by("who", {"short": short, "mortal": mortal})
 out = df.llm.classify("text", ["0", "1", "2"], route=route, progress=False)
 out.to_pickle(result)
 """
-_RATE, _BUCKET = 60, 54
+_RATE, _BUCKET = 40, 36
 """What the client may send to each server: a second, and at once."""
 
 
@@ -50,10 +50,10 @@ def answer(text, labels):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no process can be stopped on this system")
-@pytest.mark.parametrize(("stop", "seconds"), [(3.0, 2.0), pytest.param(90.0, 60.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("stop", "seconds"), [(4.0, 3.0), pytest.param(90.0, 60.0, marks=pytest.mark.slow)])
 def test_a_stopped_process_goes_on(tmp_path, stop, seconds):
     """Stopped for longer than a time-out and a deadline, a run keeps what had been answered, and sends no burst."""
-    df = frame(480).assign(who=["short", "mortal"] * 240)
+    df = frame(280).assign(who=["short", "mortal"] * 140)
     df.to_pickle(tmp_path / "source")
     with bk.playground(answer=answer, short={"latency": 0.3}, mortal={"latency": 0.3}) as play:
         servers = (play.short, play.mortal)
@@ -62,7 +62,7 @@ def test_a_stopped_process_goes_on(tmp_path, stop, seconds):
             [*command, *(server.base_url for server in servers), str(seconds)], cwd=ROOT, stderr=subprocess.PIPE
         )
         try:
-            while not all(len(server.requests) > 60 and server.in_flight for server in servers):
+            while not all(len(server.requests) > 40 and server.in_flight for server in servers):
                 assert process.poll() is None
                 time.sleep(0.001)
             process.send_signal(signal.SIGSTOP)
@@ -73,7 +73,7 @@ def test_a_stopped_process_goes_on(tmp_path, stop, seconds):
             process.send_signal(signal.SIGCONT)
         assert process.communicate() == (None, b"")
     out = pd.read_pickle(tmp_path / "result")
-    assert out["label_error"].isna().all()
+    assert out["label_error"].value_counts().loc[lambda counts: counts > 0].to_dict() == {}
     assert out["label"].tolist() == right(df)
     for server in servers:
         requests = server.requests
@@ -82,7 +82,8 @@ def test_a_stopped_process_goes_on(tmp_path, stop, seconds):
         after = [request.arrived - continued for request in requests if request.arrived > continued]
         assert len(after) > _BUCKET + 10
         for window in (0.1, 0.3, 0.5):
-            assert sum(at < window for at in after) <= _BUCKET + _RATE * window + 1
+            # A few more may have been let in and not been sent yet when the process was stopped.
+            assert sum(at < window for at in after) <= _BUCKET + _RATE * window + 5
 
 
 @pytest.mark.parametrize("hours", [-3, 3])

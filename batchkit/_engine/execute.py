@@ -347,9 +347,6 @@ class Execution:
         tickets = [line.pop()]
         while len(tickets) < lane.caller.batch and line.head() is not None and line.ends_at(lane.limits.deadline) > now:
             tickets.append(line.pop())
-        for ticket in tickets:
-            if not ticket.tries:
-                ticket.first_at = now
         return tickets
 
     def _decline(self, lane: Lane, line: Line, size: float) -> None:
@@ -433,6 +430,9 @@ class Execution:
         used = None
         paid: float | None = 0.0
         started = ended = self._loop.time()
+        for ticket in tickets:
+            if not ticket.tries:  # not at its admission: the process may have stood still since
+                ticket.first_at = started
         left = limits.deadline - (started - min([ticket.first_at for ticket in tickets]))
         try:
             questions = [self._question(lane, ticket) for ticket in tickets]

@@ -340,6 +340,21 @@ def test_queueing_does_not_count_for_the_deadline():
     assert kinds(ledger) == [None] * 20
 
 
+def test_a_standstill_before_the_first_attempt_does_not_count_for_the_deadline():
+    """A unit that was let in and not sent yet when the process stopped has all of its time when that goes on."""
+
+    class Stopped(Script):
+        async def open(self):
+            await super().open()
+            loop = asyncio.get_running_loop()
+            loop.call_soon(setattr, loop._virtual, "now", 700.0)
+
+    script = Stopped()
+    ledger = execute(plan_of(["t"], [lane(script, deadline=600.0)]))
+    assert [request.timeout for request in script.requests] == [60.0]
+    assert kinds(ledger) == [None]
+
+
 def test_a_row_that_waits_for_a_paused_lane_ends_at_its_deadline():
     """A row to be asked again does not outlive its deadline because others' hints pause the lane."""
     hint = replace(LIMITED, retry_after=9.0)
