@@ -280,7 +280,7 @@ class FunctionCaller:
 
     async def _call(self, argument: Any, timeout: float) -> Any:
         watch = watch_of_loop()
-        timed = watch.begin(timeout)
+        task = watch.begin(timeout)
         try:
             if self._home is not None:
                 at_home = asyncio.run_coroutine_threadsafe(self._at_home(argument), self._home)
@@ -290,9 +290,9 @@ class FunctionCaller:
             result = await in_thread(self._answer, argument)
             return await result if inspect.isawaitable(result) else result
         except asyncio.CancelledError as error:
-            if timed.is_overdue:
+            if watch.is_overdue(task):
                 raise TimeoutError from error
-            if timed.task.cancelling():
+            if task.cancelling():
                 raise
             raise tamed(error) from error  # the function's own doing: nobody cancelled this row
         except (Exception, GeneratorExit):
@@ -300,7 +300,7 @@ class FunctionCaller:
         except BaseException as error:
             raise tamed(error) from error
         finally:
-            watch.end(timed)
+            watch.end(task)
 
     async def _at_home(self, argument: Any) -> Any:
         try:

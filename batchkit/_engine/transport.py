@@ -67,7 +67,7 @@ class Channel:
             except ValueError:
                 return _translate(aiohttp.InvalidURL(url))
         watch = self._session.watch
-        timed = watch.begin(timeout)
+        task = watch.begin(timeout)
         try:
             # Awaited and not entered: read to its end, or failing at that, a response gives its connection back.
             response = await self._session.client.post(
@@ -79,7 +79,7 @@ class Channel:
             )
             return HttpAnswer(response.status, response.headers, await response.read())
         except asyncio.CancelledError:
-            if not timed.is_overdue:
+            if not watch.is_overdue(task):
                 raise
             return Failure("timeout", f"no answer within {timeout:g} s", Scope.TRANSIENT)
         except aiohttp.ConnectionTimeoutError:
@@ -88,7 +88,7 @@ class Channel:
         except aiohttp.ClientError as error:
             return _translate(error)
         finally:
-            watch.end(timed)
+            watch.end(task)
 
     def close(self) -> None:
         """Give the connections back. Without another user the session closes after a while."""

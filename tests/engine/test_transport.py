@@ -270,7 +270,7 @@ def test_each_request_has_its_own_time():
 
         await asyncio.gather(*map(ask, (0.3, 0.1, 0.2)))
         answer = await channel.post(server.url, b"{}", 0.5)  # the next one has all of its time
-        return ended, answer.status, channel._session.watch._pending
+        return ended, answer.status, channel._session.watch._ends
 
     assert talk(conversation, ..., ..., ...) == ([(0.1, "timeout"), (0.2, "timeout"), (0.3, "timeout")], 200, {})
 
@@ -282,15 +282,15 @@ def test_cancellation_passes_though_the_time_is_up():
         task = asyncio.ensure_future(channel.post(server.url, b"{}", 0.05))
         await server.asked.wait()
         watch = channel._session.watch
-        (timed,) = watch._pending
-        while not timed.is_cancelled:
-            timed.end = 0.0
-            watch._look()
+        (asking,) = watch._ends
+        watch._ends[asking] = 0.0
+        watch._look()
+        assert watch._overdue == {asking}
         task.cancel()
         await asyncio.wait([task])
-        return task.cancelled(), watch._pending
+        return task.cancelled(), watch._ends, watch._overdue
 
-    assert talk(conversation, ...) == (True, {})
+    assert talk(conversation, ...) == (True, {}, set())
 
 
 def test_an_idle_session_closes(monkeypatch):

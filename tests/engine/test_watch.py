@@ -32,7 +32,7 @@ async def timed(timeout, wait):
     try:
         return await wait
     except asyncio.CancelledError:
-        if not mine.is_overdue:
+        if not watch.is_overdue(mine):
             raise
         raise TimeoutError from None
     finally:
