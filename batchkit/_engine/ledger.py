@@ -42,7 +42,7 @@ class Attempts:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.unit = array("q")
+        self.unit = array("i")
         self.lane = array("h")
         self.started = array("d")
         self.ended = array("d")
@@ -83,7 +83,7 @@ class Ledger:
         self.kind = array("b", [-1]) * count
         self.messages: dict[int, str] = {}
         self.first_failed: int | None = None
-        self.order = array("q")
+        self.order = array("i")
         """Units in the order in which they were settled."""
         self.attempts = Attempts()
         self.started_at = time.time()

@@ -41,7 +41,7 @@ class Line:
 
     def __init__(self, lanes: list[Lane]) -> None:
         self.lanes = lanes
-        self.fresh = array("q")
+        self.fresh = array("i")
         self.seats = array("h")
         self.position = 0
         self.again: deque[Ticket] = deque()
