@@ -11,6 +11,8 @@ _PAYS = 1.25
 """So many times as many replies a second, and twice as many requests at once are worth it."""
 _FEW = 3
 """Fewer replies say nothing about a latency."""
+_SHORTEST = 1e-6
+"""Seconds that a reply takes at least: clocks are coarse."""
 _REST = 20
 """Rounds of replies after which other numbers are tried again."""
 _CALM, _CALMEST = 10, 320
@@ -92,8 +94,8 @@ class Ramp:
 
     def _gain(self) -> float:
         """How many times as many replies a second the larger of both numbers gives."""
-        rate = self.slots / median(self._latencies)
-        usual = (self.most >> self._home) / median(self._usual)
+        rate = self.slots / max(median(self._latencies), _SHORTEST)
+        usual = (self.most >> self._home) / max(median(self._usual), _SHORTEST)
         return rate / usual if self._up else usual / rate
 
     def _try_next(self, now: float) -> bool:

@@ -58,6 +58,14 @@ def test_little_is_lost_by_it(able, most, spread, seed):
     assert all(1 <= count <= most for count in slots)
 
 
+def test_replies_that_take_no_time_are_no_trouble():
+    """Where the clock is too coarse to tell a request's end from its beginning, all slots are used."""
+    ramp = Ramp(16)
+    for now in range(200):
+        ramp.replied(now, now)
+    assert ramp.slots == 16
+
+
 def test_a_slow_first_reply_decides_nothing():
     """A model that is loaded for the first request does not look as if more at once were of no use."""
     ramp = Ramp(8)
