@@ -218,6 +218,7 @@ class Execution:
             self._halted = why
             for lane in self._lanes:
                 _cancel(lane.timer)
+                lane.gate.forget(lane.wake)
             _cancel(self._later_timer)
         if grace is not None:
             asyncio.get_running_loop().call_later(grace, self._over.set)
@@ -347,6 +348,10 @@ class Execution:
         tickets = [line.pop()]
         while len(tickets) < lane.caller.batch and line.head() is not None and line.ends_at(lane.limits.deadline) > now:
             tickets.append(line.pop())
+        if line.head() is None:
+            for other in line.lanes:
+                if other is not lane and other.held and other.next_line()[0] is None:
+                    other.gate.forget(other.wake)
         return tickets
 
     def _decline(self, lane: Lane, line: Line, size: float) -> None:
@@ -680,6 +685,7 @@ class Execution:
             return
         lane.stopped = failure
         _cancel(lane.timer)
+        lane.gate.forget(lane.wake)
         self._ledger.tell(Stopped(lane.index, failure))
         message = f"not asked: {lane.spec.name} was stopped: {failure.message}"
         for line in lane.lines:

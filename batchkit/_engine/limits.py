@@ -70,9 +70,12 @@ class Gate:
         self._members.remove(limits)
         if mine is not None:
             self._waiting.pop(mine, None)
+            if mine in self._queue:
+                self._queue.remove(mine)
         if self._members:
             self._tighten()
             self.hand_on()
+            self._wake_all()
         else:
             self._window = Window()  # whoever comes next may find the provider rested
 
@@ -159,7 +162,8 @@ class Gate:
         ``input_share`` is the part of a request's reserved tokens that are input.
         """
         told = (said.requests_per_minute, said.tokens_per_minute(input_share))
-        if told != self._told:
+        is_new = told != self._told
+        if is_new:
             self._told = told
             self._tighten()
         if self._requests is not None and said.requests is not None and said.requests.remaining is not None:
@@ -169,6 +173,8 @@ class Gate:
         wait = said.wait()
         if wait:
             self.pause(now + wait)
+        if is_new:
+            self._wake_all()
 
     def refused(self, sent: float, now: float) -> None:
         """Send more slowly, or fewer at once: a request that had left at ``sent`` was refused, see `Window`."""
@@ -200,6 +206,16 @@ class Gate:
     def pause(self, until: float) -> None:
         """Send nothing before ``until``."""
         self.paused_until = max(self.paused_until, until)
+
+    def forget(self, mine: Callable[[], None]) -> None:
+        """``mine`` has nothing to send any more: its turn is for the others."""
+        if self._waiting.pop(mine, None) is not None:
+            self._wake_all()
+
+    def _wake_all(self) -> None:
+        """Have all whom a limit held ask again: it may be another one now."""
+        for wake in list(self._waiting):
+            wake()
 
     def hand_on(self) -> None:
         """Give free slots to those who wait for one."""

@@ -202,7 +202,7 @@ class Pace:
 
 def _log(times: deque[float], at: float, now: float) -> None:
     times.append(at)
-    while times[0] <= now - 60 or len(times) > 10_000:
+    while times and (times[0] <= now - 60 or len(times) > 10_000):
         times.popleft()
 
 

@@ -234,6 +234,49 @@ def test_overload_of_several_pauses_the_lane_and_halves_its_slots():
     assert len(sent) == 12 + 4
 
 
+def test_a_refusal_that_comes_late_is_one():
+    """A rate limit that was said more than a minute after its request left is waited for like any."""
+    late = Script(lambda question, asked: (1.0, completion("x")) if asked else (70.0, LIMITED))
+    ledger = execute(plan_of(texts(2), [lane(late, max_concurrency=2, timeout=120.0)]))
+    assert set(ledger.state) == {ANSWERED}
+
+
+@pytest.mark.parametrize("how", ["cancelled", "halted", "answered by another"])
+def test_a_turn_that_nobody_needs_any_more_holds_nobody_up(how):
+    """A run that waits for much under a shared limit lets the others go on as soon as it needs it no more."""
+    budget, first, large, small = (object(),), Script(), Script(), Script()
+    first.reply_tokens = large.reply_tokens = small.reply_tokens = 10
+    limited = {"budget": budget, "tpm": 6_000.0}
+    lanes = [lane(large, name="large", **limited)]
+    if how == "answered by another":
+        slow = Script(lambda question, asked: (60.0, completion("x")), opening=5.0)
+        lanes.append(lane(slow, name="slow", timeout=100.0))
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        await start(plan_of(["x" * 400] * 12, [lane(first, **limited)]))[0].run()
+        waits, _ = start(plan_of(["y" * 4 * 5_700], lanes))
+        waiting = loop.create_task(waits.run())
+        await asyncio.sleep(0.1)
+        others = loop.create_task(start(plan_of(texts(10), [lane(small, **limited)]))[0].run())
+        await asyncio.sleep(5.0)
+        now = loop.time()
+        assert len(small.requests) < 10
+        if how == "cancelled":
+            waiting.cancel()
+        elif how == "halted":
+            waits.halt("max_seconds")
+        await others
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        return now, min(at for at in times(small) if at > now)
+
+    for script in (first, large, small):
+        script.close = lambda: None
+    asked, went = run(main())
+    assert went <= asked + 1.2  # the tokens of one row
+
+
 def test_overload_of_all_in_flight_halves_the_slots_once():
     """Sixteen requests in flight that all come back overloaded are one sign of overload, not five."""
     busy = Script(lambda question, asked: (1.0 + int(question.row[1:]) / 100, completion("x") if asked else OVERLOADED))

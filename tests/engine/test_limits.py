@@ -133,6 +133,49 @@ def test_who_quits_keeps_nobody_waiting():
     assert busy.enter(5.0, 1, other) == 0
 
 
+def leaves(gate, limits, mine):
+    gate.quit(limits, mine)
+
+
+def gives_up(gate, limits, mine):
+    gate.forget(mine)
+
+
+@pytest.mark.parametrize("go", [leaves, gives_up])
+def test_those_behind_a_turn_that_is_given_up_ask_again(go):
+    """Whoever waits for another's turn, or under another's limit, is woken when that one goes."""
+    woken, limits = [], Limits(10, tpm=6000.0)
+    busy = gate(Limits(10), limits)
+    gone, other = lambda: woken.append("gone"), lambda: woken.append("other")
+    assert busy.enter(0.0, 400, gone) == 0
+    assert busy.enter(0.0, 6000, gone) > 60
+    assert busy.enter(5.0, 1, other) > 50
+    go(busy, limits, gone)
+    assert woken == ["other"]
+
+
+def test_limits_that_the_provider_raises_are_felt_at_once():
+    """Whoever waits under a limit that is told anew asks again, and does not sleep out the old wait."""
+    woken = []
+    told = gate(Limits(10))
+    told.hear(0.0, said(limit=2))
+    assert told.enter(0.0, 0, nobody) == 0
+    assert told.enter(0.0, 0, lambda: woken.append("told")) > 10
+    told.hear(1.0, said(limit=6_000))
+    assert woken == ["told"]
+
+
+def test_nobody_who_has_quit_is_kept():
+    """A budget outlives its runs: the one that waited for a slot and ended is not held on to."""
+    limits, wake = Limits(1), lambda: None
+    full = gate(Limits(1), limits)
+    full.enter(0.0, 0, nobody)
+    full.enter(0.0, 0, wake)
+    full.quit(limits, wake)
+    assert not full._queue
+    assert not full._waiting
+
+
 def test_who_has_nothing_to_send_any_more_keeps_nobody_waiting():
     """The turn of one that does not ask again passes to the next."""
     busy = gate(Limits(10, rpm=60.0))
@@ -305,7 +348,7 @@ def test_what_others_used_up_is_gone():
     """Where a provider says that little is left, no more than that goes; where nothing is, all wait until some is."""
     shared = gate(Limits(100))
     shared.hear(0.0, said(limit=6000, remaining=3))
-    assert leave_at_once(shared, 0.0, 50) == 3
+    assert leave_at_once(shared, 0.0, 50, wake=lambda: None) == 3
     shared.hear(10.0, said(limit=60, remaining=0))
     assert shared.enter(10.0, 0, nobody) == pytest.approx(1.0)
 

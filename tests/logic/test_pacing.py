@@ -401,6 +401,14 @@ def test_a_few_requests_say_little_about_a_pace():
     assert pace.per_minute >= 300
 
 
+def test_a_refusal_that_took_over_a_minute_to_arrive_is_one():
+    """However long ago a request left, its refusal slows down."""
+    pace = Pace()
+    pace.sent(0)
+    slow_down(pace, 0, 70)
+    assert pace.per_minute == 300
+
+
 def test_refusals_of_few_requests_slow_down_step_by_step():
     """Where nearly all are refused from the start the pace is halved each time, but never down to a standstill."""
     pace = Pace()
