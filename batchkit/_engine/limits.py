@@ -109,8 +109,8 @@ class Gate:
         while self._waiting and wake is not (first := next(iter(self._waiting))):
             since, at = self._waiting[first]
             if at >= now - _LATE:
-                if now - since > _TURN:  # it was here first
-                    wait = max(wait, at - now, 0.001)
+                if now - since > _TURN and (needs := max(at - now, 0.001)) > wait:  # it was here first
+                    wait, held_by = needs, "another run's turn"
                 break
             del self._waiting[first]  # it has nothing to send any more
         if wait > 0:

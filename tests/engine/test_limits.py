@@ -150,6 +150,7 @@ def test_those_behind_a_turn_that_is_given_up_ask_again(go):
     assert busy.enter(0.0, 400, gone) == 0
     assert busy.enter(0.0, 6000, gone) > 60
     assert busy.enter(5.0, 1, other) > 50
+    assert busy.held_by == "another run's turn"
     go(busy, limits, gone)
     assert woken == ["other"]
 
