@@ -92,7 +92,10 @@ class LabelSet:
         if typing.get_origin(given) is typing.Literal:
             return cls(typing.get_args(given))
         if isinstance(given, (str, bytes)):
-            raise LabelError(f"labels must be a list, a dict, an Enum or a Literal; got the single text {given!r}.")
+            raise LabelError(
+                f"labels must be a list, a dict, an Enum or a Literal; got the single text {given!r}. "
+                "Write a list, for example ['billing', 'delivery']."
+            )
         if isinstance(given, (set, frozenset)):
             raise LabelError("labels came as a set, which has no order. Give a list: the order decides the categories.")
         if not isinstance(given, Iterable):

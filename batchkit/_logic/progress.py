@@ -157,7 +157,6 @@ class LaneSnapshot:
     p50: float | None = None
     """Seconds: half of its replies took less. None before the first."""
     p99: float | None = None
-    limits: Limits | None = None
     held_by: str | None = None
     """The limit that lets no request go at this moment, though rows wait."""
     held: float = 0.0
@@ -359,7 +358,7 @@ class Progress:
             lane.cost.usd, lane.cost.is_partial, lane.reused, lane.retrying,
             sum(self._open_rows[number] for number in mine), sum(self._open_units[number] for number in mine),
             sum(self._open_rows[number] * self._share(number, index) for number in mine),
-            p50, p99, lane.limits,
+            p50, p99,
             lane.held_by, lane.held + (max(0.0, now - lane.held_since) if lane.held_by is not None else 0.0),
             lane.slots,
         )  # fmt: skip
@@ -378,13 +377,12 @@ class Progress:
 
 class _Lane:
     __slots__ = (
-        "adapted", "answered", "cost", "failed", "held", "held_by", "held_since", "in_flight", "latency", "limits",
-        "name", "paused_until", "requests", "retrying", "reused", "slots", "stopped", "tokens_in", "tokens_out",
+        "adapted", "answered", "cost", "failed", "held", "held_by", "held_since", "in_flight", "latency", "name",
+        "paused_until", "requests", "retrying", "reused", "slots", "stopped", "tokens_in", "tokens_out",
     )  # fmt: skip
 
     def __init__(self, name: str, limits: Limits | None) -> None:
         self.name = name
-        self.limits = limits
         self.in_flight = self.requests = self.answered = self.failed = self.tokens_in = self.tokens_out = 0
         self.reused = self.retrying = 0
         self.paused_until: float | None = None

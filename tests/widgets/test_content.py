@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchkit._logic.progress import LaneSnapshot, Snapshot
-from batchkit.records import ERROR_KINDS, Failure, Limits, Scope
+from batchkit.records import ERROR_KINDS, Failure, Scope
 from batchkit.widgets.content import COLOURS, Pace, bundle, picture, render_html, render_line, render_text
 
 WHITE, DARK = "#ffffff", "#111111"
@@ -77,19 +77,18 @@ def test_all_of_it_is_said_in_html_and_in_text(said):
 
 def test_what_a_provider_waits_for():
     """A pause, a limit, a retry and a start are told apart, and a provider that works waits for nothing."""
-    limited = Limits(max_concurrency=4, rpm=240)
     waits = {
         "waiting 12 s: it asked for fewer requests": lane(requests=1, paused_until=112.0),
         "waiting for its limit: 240 requests a minute": lane(
-            requests=9, in_flight=1, open_units=50, limits=limited, held_by="240 requests a minute"
+            requests=9, in_flight=1, open_units=50, held_by="240 requests a minute"
         ),
-        "waiting a moment before asking again": lane(requests=9, retrying=2, open_units=2, limits=limited),
-        "getting ready": lane(open_rows=9, open_units=9, limits=limited),
+        "waiting a moment before asking again": lane(requests=9, retrying=2, open_units=2),
+        "getting ready": lane(open_rows=9, open_units=9),
         "stopped (auth): wrong key": lane(stopped=Failure("auth", "wrong key", Scope.PROVIDER)),
     }
     for said, waiting in waits.items():
         assert f"fast: {said}" in text(waiting, now=100.0)
-    busy = lane(requests=9, in_flight=4, open_units=50, paused_until=99.0, limits=limited)
+    busy = lane(requests=9, in_flight=4, open_units=50, paused_until=99.0)
     assert picture("label", snapshot(busy, now=100.0)).bars[0].notes == ()
 
 
