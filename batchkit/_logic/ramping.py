@@ -52,7 +52,7 @@ class Ramp:
         self._latencies: list[float] = []
         self._usual: list[float] = []
         """Latencies under the number against which another is on trial."""
-        self._since = self._before = 0.0
+        self._since = self._before = -math.inf
         """When the number that holds came to hold, and when the one before it."""
 
     def __repr__(self) -> str:
@@ -70,9 +70,9 @@ class Ramp:
         if self._rest:
             self._rest -= 1
             return False
-        if sent >= self._since:
+        if sent > self._since:  # what left at that very moment may have left under the number before
             self._latencies.append(now - sent)
-        elif self._is_trial and sent >= self._before:
+        elif self._is_trial and self._before < sent < self._since:
             self._usual.append(now - sent)
         enough = max(_FEW, self.slots)
         if len(self._latencies) < enough:
