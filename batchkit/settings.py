@@ -242,8 +242,10 @@ def _checked_proxy(variable: str, proxy: str, host: str) -> str:
     return address
 
 
-def find_ca_file() -> str | None:
-    """The file of trusted certificates that other tools are told about, too."""
+def find_ca_file(*addresses: str | None) -> str | None:
+    """The file of trusted certificates that other tools are told about, too; None where no address needs any."""
+    if not any(address is not None and address.lower().startswith("https:") for address in addresses):
+        return None
     for variable in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         path = os.environ.get(variable)
         if path:

@@ -341,11 +341,20 @@ def test_a_proxy_that_cannot_be_used_is_explained(plain, variable, value, says):
 
 @pytest.mark.parametrize("variable", CERTIFICATES)
 def test_certificates_are_those_that_other_tools_are_told_about(plain, folder, variable):
-    """Any of the usual variables names the file, and one that is not there is a ConfigError."""
-    assert settings.find_ca_file() is None
+    """Any of the usual variables names the file, and one that is not there is a ConfigError, where it is needed."""
+    assert settings.find_ca_file(OPENAI, None) is None
     path = folder / "company.pem"
     plain.setenv(variable, str(path))
     with pytest.raises(bk.ConfigError, match=f"{variable} names .*company.pem', which is no file"):
-        settings.find_ca_file()
+        settings.find_ca_file(OPENAI, None)
     path.write_text("")
-    assert settings.find_ca_file() == str(path)
+    assert settings.find_ca_file(OPENAI, None) == str(path)
+    assert settings.find_ca_file("http://127.0.0.1:8000/v1", "https://proxy:3128") == str(path)
+
+
+@pytest.mark.parametrize("variable", CERTIFICATES)
+def test_no_certificates_are_read_where_nothing_needs_any(plain, variable):
+    """A server that is asked without TLS is asked whatever the certificates are."""
+    plain.setenv(variable, "/nowhere/company.pem")
+    assert settings.find_ca_file("http://127.0.0.1:8000/v1", None) is None
+    assert settings.find_ca_file("http://host/v1", "http://proxy:3128") is None

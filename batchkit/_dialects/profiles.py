@@ -406,8 +406,11 @@ def traits_of(endpoint: Endpoint) -> Traits:
 def _matches(row: str, name: str) -> bool:
     if row.endswith("*"):
         return name.startswith(row[:-1])
-    # After the name: nothing, or a variant that is not one more part of the version ("-5", "-1-2026...").
-    return re.fullmatch(re.escape(row) + r"(?:[-@:](?!\d{1,2}(?!\d)).*)?", name, re.DOTALL) is not None
+    return name.startswith(row) and _VARIANT.fullmatch(name, len(row)) is not None
+
+
+# After a name: nothing, or a variant that is not one more part of the version ("-5", "-1-2026...").
+_VARIANT = re.compile(r"(?:[-@:](?!\d{1,2}(?!\d)).*)?", re.DOTALL)
 
 
 def wants_thinking(endpoint: Endpoint) -> bool:

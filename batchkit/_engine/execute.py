@@ -348,7 +348,7 @@ class Execution:
         tickets = [line.pop()]
         while len(tickets) < lane.caller.batch and line.head() is not None and line.ends_at(lane.limits.deadline) > now:
             tickets.append(line.pop())
-        if line.head() is None:
+        if len(line.lanes) > 1 and line.head() is None:
             for other in line.lanes:
                 if other is not lane and other.held and other.next_line()[0] is None:
                     other.gate.forget(other.wake)
@@ -434,16 +434,18 @@ class Execution:
         ledger, tickets, limits = self._ledger, load.tickets, lane.limits
         used = None
         paid: float | None = 0.0
-        started = ended = self._loop.time()
-        for ticket in tickets:
-            if not ticket.tries:  # not at its admission: the process may have stood still since
-                ticket.first_at = started
-        left = limits.deadline - (started - min([ticket.first_at for ticket in tickets]))
+        started = ended = earliest = self._loop.time()
+        questions = []
         try:
-            questions = [self._question(lane, ticket) for ticket in tickets]
-            for _ in tickets:
+            for ticket in tickets:
+                if not ticket.tries:  # not at its admission: the process may have stood still since
+                    ticket.first_at = started
+                elif ticket.first_at < earliest:
+                    earliest = ticket.first_at
+                questions.append(self._question(lane, ticket))
                 ledger.sent(lane.index)
             try:
+                left = limits.deadline - (started - earliest)
                 timeout = limits.timeout if limits.timeout <= left else max(0.001, left)
                 results = await lane.caller.carry(questions, timeout)
             except asyncio.CancelledError:
@@ -476,7 +478,8 @@ class Execution:
             lane.in_flight -= 1
             if self._budget is not None:
                 self._settle_up(lane, load.money, paid)
-            self._tell_slots(lane)
+            if lane.slots != lane.gate.slots:
+                self._tell_slots(lane)
             # After the judgement: what it asks again goes before what waits for a slot.
             lane.gate.leave(ended, load.reserved, used, lane.wake, load.entered)
 
@@ -647,10 +650,7 @@ class Execution:
 
     def _arrive(self, lane: Lane, ticket: Ticket, result: Answer | Failure) -> None:
         """A ticket has its outcome. Follow the itinerary on, or settle the unit."""
-        if isinstance(result, Answer):
-            outcome = Outcome(lane.index, answer=result)
-        else:
-            outcome = Outcome(lane.index, failure=result)
+        outcome = Outcome(lane.index, result) if isinstance(result, Answer) else Outcome(lane.index, None, result)
         self._conclude(ticket.unit, ticket.seat, outcome)
 
     def _conclude(self, unit: int, seat: int, outcome: Outcome, *, reused: bool = False) -> None:

@@ -70,6 +70,8 @@ class Classify:
     def check(self, reply: Reply) -> Answer | Complaint:
         """Read an answer out of a reply, or say what is wrong with it."""
         match reply:
+            case Text(text):
+                return self._read(value_of(text), typed=False)
             case Probabilities(weights, source):
                 best = max(range(len(weights)), key=weights.__getitem__)
                 return self._answer(self.labels.labels[best], weights[best], source)
@@ -78,8 +80,6 @@ class Classify:
                 # A function may return a reply's text as well as an answer: a label is tried first.
                 is_text = isinstance(verdict, Complaint) and isinstance(value, str)
                 return self._read(value_of(value), typed=False) if is_text else verdict
-            case Text(text):
-                return self._read(value_of(text), typed=False)
 
     def reply_bytes(self) -> float:
         """How long a usual reply is, roughly: one label of average length in its JSON."""

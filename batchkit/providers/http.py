@@ -195,7 +195,8 @@ class _HttpProvider(Provider):
             url = dialect.url(endpoint)
         except ValueError as error:  # a model's name that can stand in no URL
             raise ConfigError(f"{self.name}: {error}") from None
-        return HttpCaller(endpoint, dialect, brief, self._budget(), proxy=find_proxy(url), ca_file=find_ca_file())
+        proxy = find_proxy(url)
+        return HttpCaller(endpoint, dialect, brief, self._budget(), proxy=proxy, ca_file=find_ca_file(url, proxy))
 
 
 class OpenAI(_HttpProvider):

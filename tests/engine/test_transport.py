@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import socket
 import subprocess
 import sys
@@ -22,7 +23,10 @@ OK = b"HTTP/1.1 200 OK\r\nX-Request-Id: r-1\r\nContent-Length: 2\r\n\r\n{}"
 
 
 class Server:
-    """Speaks raw bytes: for each request the next of ``replies``; None drops the connection, ... never answers."""
+    """Speaks raw bytes: for each request the next of ``replies``; None drops the connection, ... never answers.
+
+    What is sent in several parts has the loop turn between them.
+    """
 
     def __init__(self, *replies):
         self.replies = list(replies)
@@ -54,10 +58,16 @@ class Server:
                 reply = self.replies.pop(0) if self.replies else OK
                 if reply is ...:
                     continue
-                if reply is not None:
-                    writer.write(reply)
+                if reply is None:
+                    break
+                parts = reply if isinstance(reply, tuple) else (reply,)
+                for part in parts:
+                    writer.write(part)
                     await writer.drain()
-                if reply is None or b"Content-Length" not in reply or reply.endswith(b"half"):
+                    for _ in range(10):
+                        await asyncio.sleep(0)
+                framed = b"Content-Length" in parts[0] or b"Transfer-Encoding" in parts[0]
+                if not framed or parts[-1].endswith(b"half"):
                     break
         writer.close()
 
@@ -106,6 +116,40 @@ def test_a_response_comes_back_whole():
     assert (status, headers["x-request-id"], body) == (200, "r-1", b"{}")
     assert sent == b'{"a": 1}'
     assert b"Authorization: Bearer k" in head
+
+
+LONG = b"".join(b"%d," % number for number in range(400_000))
+
+
+def chunked(body, size):
+    """``body`` as HTTP sends it in pieces."""
+    parts = [body[at : at + size] for at in range(0, len(body), size)]
+    return b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in [*parts, b""])
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", LONG], ids=["empty", "short", "long"])
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize("pieces", [None, 5, 50_000], ids=["whole", "small pieces", "large pieces"])
+@pytest.mark.parametrize("pause", [False, True], ids=["at one go", "head first"])
+def test_a_body_comes_back_whole_however_it_is_sent(body, packed, pieces, pause):
+    """Plain or compressed, whole or in pieces, with its head or after it: all of it arrives, on one connection."""
+    if pieces == 5:
+        body = body[:1000]
+    sent = gzip.compress(body) if packed else body
+    head = b"HTTP/1.1 200 OK\r\n" + (b"Content-Encoding: gzip\r\n" if packed else b"")
+    if pieces is None:
+        head, rest = head + b"Content-Length: %d\r\n\r\n" % len(sent), sent
+    else:
+        head, rest = head + b"Transfer-Encoding: chunked\r\n\r\n", chunked(sent, pieces)
+
+    async def conversation(server, channel):
+        answers = [await channel.post(server.url, b"{}", 30.0) for _ in range(3)]
+        return answers, server.connections
+
+    reply = (head, rest) if pause else head + rest
+    answers, connections = talk(conversation, reply, reply, reply)
+    assert [answer.body for answer in answers] == [body] * 3
+    assert connections == 1
 
 
 @pytest.mark.parametrize("status", [400, 429, 500])
