@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,10 +36,12 @@ class Client(NamedTuple):
 
 
 OURS = Client("batchkit", "rig_client.py", "classify", "batchkit-notebook")
+OURS_ON_UVLOOP = OURS._replace(variant="classify on uvloop")
 FLOOR = Client("floor", "floor.py", "aiohttp", "aiohttp")
 CLIENTS = (
     FLOOR,
     OURS,
+    *([OURS_ON_UVLOOP] if find_spec("uvloop") else []),
     Client("openai", "c_openai.py", "chat", "openai"),
     Client("openai", "c_openai.py", "sync+threads", "openai"),
     Client("langchain", "c_langchain.py", "batch", "langchain-openai"),
@@ -60,14 +63,18 @@ def python_of(environment: str) -> str:
     return str(environments() / environment / "bin" / "python")
 
 
+def is_ours(client: Client) -> bool:
+    return client.environment == OURS.environment
+
+
 def is_installed(client: Client) -> bool:
-    return client is OURS or Path(python_of(client.environment)).exists()
+    return is_ours(client) or Path(python_of(client.environment)).exists()
 
 
 def install(rig: Path) -> int:
     """Make the environments that are missing; the number of those that could not be made."""
     failures = 0
-    for name in dict.fromkeys([SERVER, *(client.environment for client in CLIENTS if client is not OURS)]):
+    for name in dict.fromkeys([SERVER, *(client.environment for client in CLIENTS if not is_ours(client))]):
         if Path(python_of(name)).exists():
             continue
         folder = environments() / name
@@ -105,7 +112,7 @@ def measure(folder: Path, client: Client) -> dict[str, Any]:
 
 def title(client: Client) -> str:
     program = f"from importlib.metadata import version; print(version({client.package!r}))"
-    python = sys.executable if client is OURS else python_of(client.environment)
+    python = sys.executable if is_ours(client) else python_of(client.environment)
     version = subprocess.run([python, "-c", program], check=True, capture_output=True, text=True).stdout.strip()
     return f"{client.package} {version}: {client.variant}"
 
@@ -171,9 +178,10 @@ def show(done: dict[Client, Figures]) -> None:
 def keep(done: dict[Client, Figures]) -> None:
     """Write down each client's figure, and ours against the leanest peer's that asks one row at a time."""
     for client, figures in done.items():
-        role = {OURS: "ours", FLOOR: "floor"}.get(client, "peer")
+        role = "ours" if is_ours(client) else "floor" if client is FLOOR else "peer"
         results.client(title(client), role, figures.median, figures.rows_a_request)
-    peers = [figures for client, figures in done.items() if client not in (OURS, FLOOR) and figures.rows_a_request == 1]
+    others = [figures for client, figures in done.items() if client is not FLOOR and not is_ours(client)]
+    peers = [figures for figures in others if figures.rows_a_request == 1]
     for what, able in {
         "the leanest peer": peers,
         "the leanest peer with several in flight": [figures for figures in peers if figures.connections > 1],

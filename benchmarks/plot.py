@@ -24,7 +24,7 @@ KEPT, MISSED = PROVIDERS[0], "#c8420b"
 
 def draw_clients(ax: Axes, lines: list[dict[str, Any]]) -> None:
     lines = sorted(lines, key=lambda line: float(line["micros"]), reverse=True)
-    ours = next((line["micros"] for line in lines if line["role"] == "ours"), None)
+    ours = next((line["micros"] for line in lines if line["role"] == "ours"), None)  # of both, the dearer
     names = [_packed(line) for line in lines]
     ax.barh(names, [line["micros"] for line in lines], color=[COLOURS[line["role"]] for line in lines], height=0.7)
     for place, line in enumerate(lines):

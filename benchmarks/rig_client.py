@@ -11,11 +11,15 @@ from common import LABELS, MODEL, clean, main
 def load() -> None:
     # As in the rig's other clients: what imports cost is measured apart, also those that batchkit makes when needed.
     global bk, pd
-    sys.modules["uvloop"] = None  # type: ignore[assignment]
     import aiohttp  # noqa: F401
     import pandas as pd
 
     import batchkit as bk
+
+
+def on_asyncio(texts: list[str], settings: Any) -> list[str | None]:
+    sys.modules["uvloop"] = None  # type: ignore[assignment]
+    return classify(texts, settings)
 
 
 def classify(texts: list[str], settings: Any) -> list[str | None]:
@@ -25,4 +29,4 @@ def classify(texts: list[str], settings: Any) -> list[str | None]:
 
 
 if __name__ == "__main__":
-    main(load, {"classify": classify})
+    main(load, {"classify": on_asyncio, "classify on uvloop": classify})
