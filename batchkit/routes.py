@@ -255,9 +255,13 @@ def balance(*providers: Provider | str, prefer: None = None) -> Balance:
 def _require_route(target: object, rule: str) -> None:
     if target is None or isinstance(target, (str, Provider, Route)):
         return
+    if isinstance(target, type) and issubclass(target, Provider):
+        raise RouteError(f"{rule}: {target.__name__} is a class. Give one of its providers: {target.__name__}(...).")
+    several = isinstance(target, (list, tuple))
     raise RouteError(
         f"{rule}: {_shown(target)} is no route. A route is a provider, a spec such as 'openai:MODEL', when(...), "
         "by(...), split(...), balance(...), or None to ask nobody."
+        + (" Several providers share the rows in balance(a, b)." if several else "")
     )
 
 

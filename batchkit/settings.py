@@ -14,7 +14,17 @@ from urllib.parse import urlsplit
 from batchkit._dialects.profiles import is_local
 from batchkit.errors import ConfigError, UnknownKeyword
 
-__all__ = ["default", "find_ca_file", "find_key", "find_proxy", "from_environment", "journal_place", "strict", "use"]
+__all__ = [
+    "PROVIDER_SETTINGS",
+    "default",
+    "find_ca_file",
+    "find_key",
+    "find_proxy",
+    "from_environment",
+    "journal_place",
+    "strict",
+    "use",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,6 +44,13 @@ _defaults: dict[str, Any] = {
 }
 
 
+PROVIDER_SETTINGS = {
+    "api_key", "base_url", "deadline", "endpoint", "extra_body", "headers", "max_concurrency", "max_output_tokens",
+    "max_retries", "model", "price", "reasoning", "rpm", "temperature", "timeout", "tpm",
+}  # fmt: skip
+"""What is given to a provider and looked for at a verb."""
+
+
 def strict(function: Callable[P, R]) -> Callable[P, R]:
     """Refuse unknown keywords with an error that names the nearest known one; the signature stays visible."""
     known = [
@@ -48,6 +65,11 @@ def strict(function: Callable[P, R]) -> Callable[P, R]:
         for name in kwargs:
             if name not in known:
                 where = type(args[0]).__name__ if is_init else function.__name__
+                if name in PROVIDER_SETTINGS and "route" in known:
+                    raise UnknownKeyword(
+                        f"{where} has no keyword {name!r}: it is a setting of the provider, as in "
+                        f"route=bk.OpenAI(MODEL, {name}=...)."
+                    )
                 raise UnknownKeyword.at(where, name, known)
         return function(*args, **kwargs)
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import batchkit as bk
-from batchkit import accessor, verbs
+from batchkit import accessor, settings, verbs
 
 FACES = [(pd.DataFrame, accessor.FrameLLM), (pd.Series, accessor.SeriesLLM)]
 
@@ -143,6 +143,22 @@ def test_an_unknown_keyword_names_the_nearest(df, face):
     with pytest.raises(TypeError, match=r"no keyword 'instruction'\. Did you mean 'instructions'") as caught:
         face(df)(labels=["a"], instruction="x")
     assert isinstance(caught.value, bk.ConfigError)
+
+
+@pytest.mark.parametrize("name", sorted(settings.PROVIDER_SETTINGS))
+def test_a_setting_of_the_provider_is_not_one_of_the_verb(df, name):
+    """What belongs to a provider is refused with where it belongs."""
+    with pytest.raises(bk.UnknownKeyword, match=rf"it is a setting of the provider, as in route=.*{name}=\.\.\."):
+        df.llm.classify("text", labels=["a"], **{name: 1})
+    with pytest.raises(bk.UnknownKeyword, match=f"use has no keyword '{name}': it is a setting of the provider"):
+        bk.use(**{name: 1})
+
+
+def test_the_settings_of_providers_are_those_they_take():
+    """None is missing among those that a verb says belong to a provider."""
+    taken = {name for kind in (bk.OpenAI, bk.OpenAICompatible) for name in inspect.signature(kind).parameters}
+    of_verbs = {*inspect.signature(pd.DataFrame({"a": []}).llm.classify).parameters, "name", "vendor", "dialect"}
+    assert taken - of_verbs == settings.PROVIDER_SETTINGS
 
 
 @pytest.mark.parametrize("details", ["some", 1, 0, ["confidence"], "FULL"])

@@ -436,10 +436,12 @@ def test_an_empty_frame_fits_any_route(route: Any) -> None:
 
 BAD_ROUTES = [
     (lambda: when("x", 5), "when(x): 5 is no route"),
-    (lambda: when("x", Provider), "is no route"),
+    (lambda: when("x", Provider), "when(x): Provider is a class. Give one of its providers: Provider(...)."),
+    (lambda: when("x", int), "is no route"),
     (lambda: when(True, A), "when(True): True is no condition"),
     (lambda: when(pd.DataFrame({"x": [True]}), A), "is no condition"),
     (lambda: when("x", A).otherwise([A]), "otherwise: [a]"),
+    (lambda: when("x", [A, B]), "Several providers share the rows in balance(a, b)."),
     (
         lambda: when("x", A).otherwise(B).otherwise(C),
         "when('x', a).otherwise(b): .otherwise() comes after .otherwise()",
