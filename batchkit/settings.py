@@ -66,9 +66,9 @@ def strict(function: Callable[P, R]) -> Callable[P, R]:
             if name not in known:
                 where = type(args[0]).__name__ if is_init else function.__name__
                 if name in PROVIDER_SETTINGS and "route" in known:
+                    example = "bk.OpenAI('gpt-6-luna')" if name == "model" else f"bk.OpenAI(MODEL, {name}=...)"
                     raise UnknownKeyword(
-                        f"{where} has no keyword {name!r}: it is a setting of the provider, as in "
-                        f"route=bk.OpenAI(MODEL, {name}=...)."
+                        f"{where} has no keyword {name!r}: it is a setting of the provider, as in route={example}."
                     )
                 raise UnknownKeyword.at(where, name, known)
         return function(*args, **kwargs)

@@ -148,8 +148,9 @@ def test_an_unknown_keyword_names_the_nearest(df, face):
 @pytest.mark.parametrize("name", sorted(settings.PROVIDER_SETTINGS))
 def test_a_setting_of_the_provider_is_not_one_of_the_verb(df, name):
     """What belongs to a provider is refused with where it belongs."""
-    with pytest.raises(bk.UnknownKeyword, match=rf"it is a setting of the provider, as in route=.*{name}=\.\.\."):
+    with pytest.raises(bk.UnknownKeyword, match="it is a setting of the provider, as in route=") as caught:
         df.llm.classify("text", labels=["a"], **{name: 1})
+    assert ("'gpt-6-luna'" if name == "model" else f"{name}=...") in str(caught.value)
     with pytest.raises(bk.UnknownKeyword, match=f"use has no keyword '{name}': it is a setting of the provider"):
         bk.use(**{name: 1})
 

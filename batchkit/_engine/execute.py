@@ -306,6 +306,7 @@ class Execution:
         while self._may_send(lane):
             line, unit = lane.next_line()
             if line is None:
+                lane.gate.forget(lane.wake)
                 return None
             now = self._loop.time()
             if line.again and line.ends_at(limits.deadline) <= now:
@@ -315,7 +316,7 @@ class Execution:
                 continue
             reserve = price = 0.0
             tpm = lane.gate.tpm
-            if tpm is not None and (reserve := self._estimate(lane, unit)) > tpm:
+            if tpm is not None and (reserve := self._estimate(lane, unit)) > tpm and not self._has_room(lane, unit):
                 self._decline(lane, line, reserve)
                 continue
             if self._budget is not None and not self._budget.may_send(price := self._money(lane, line)):
@@ -365,7 +366,10 @@ class Execution:
         self._arrive(lane, ticket, Failure("too_large", text))
 
     def _has_room(self, lane: Lane, unit: int) -> bool:
-        return lane.gate.tpm is None or self._estimate(lane, unit) <= lane.gate.tpm
+        if lane.gate.tpm is None:
+            return True
+        tokens = self._estimate(lane, unit)
+        return tokens <= lane.gate.tpm or lane.gate.has_room(tokens, self._tokens_in(lane, unit) / tokens)
 
     def _estimate(self, lane: Lane, unit: int) -> float:
         """Tokens the next request is likely to use: four bytes each, and the whole room for the answer."""
@@ -417,9 +421,13 @@ class Execution:
 
     async def _work(self, lane: Lane) -> None:
         """Carry one load after the other for as long as the lane has any."""
-        if self._halted is not None:
+        first = lane.admitted.popleft()
+        if self._halted is not None:  # others may use the slot
+            lane.in_flight -= 1
+            lane.gate.leave(self._loop.time(), first.reserved, 0, lane.wake, first.entered)
+            lane.gate.hand_on()
             return
-        load: _Load | None = lane.admitted.popleft()
+        load: _Load | None = first
         try:
             while load is not None:
                 await self._send(lane, load)

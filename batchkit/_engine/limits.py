@@ -29,8 +29,23 @@ class Gate:
     """One budget. Of several limits on it, the strictest holds."""
 
     __slots__ = (
-        "_counts_requests", "_counts_tokens", "_members", "_pace", "_paced", "_queue", "_ramp", "_requests", "_tokens",
-        "_told", "_waiting", "_window", "held_by", "in_flight", "paused_until", "slots",
+        "_counts_requests",
+        "_counts_tokens",
+        "_members",
+        "_pace",
+        "_paced",
+        "_queue",
+        "_ramp",
+        "_requests",
+        "_said",
+        "_tokens",
+        "_told",
+        "_waiting",
+        "_window",
+        "held_by",
+        "in_flight",
+        "paused_until",
+        "slots",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -54,6 +69,8 @@ class Gate:
         """Whether anyone who uses it now has such a limit; a log is kept on for those who come back."""
         self._told: tuple[float | None, float | None] = (None, None)
         """Requests and tokens per minute that the provider's replies say it allows."""
+        self._said: Allowances | None = None
+        """What the latest of those replies said."""
         self._pace = Pace()
         self._paced: Quota | None = None
 
@@ -88,6 +105,12 @@ class Gate:
     def tpm(self) -> float | None:
         """Tokens per minute, by whoever limits them most; None where nobody does."""
         return self._tokens.per_minute if self._tokens is not None and self._counts_tokens else None
+
+    def has_room(self, tokens: float, input_share: float) -> bool:
+        """Whether one request may have so many tokens at all: what is told is for the mix of the latest reply."""
+        told = None if self._said is None else self._said.tokens_per_minute(input_share)
+        most = _strictest([limits.tpm for limits in self._members], told)
+        return most is None or tokens <= most
 
     def enter(self, now: float, tokens: float, wake: Callable[[], None]) -> float:
         """Let one request go, or say how many seconds to wait before asking again.
@@ -162,6 +185,7 @@ class Gate:
         ``input_share`` is the part of a request's reserved tokens that are input.
         """
         told = (said.requests_per_minute, said.tokens_per_minute(input_share))
+        self._said = said
         is_new = told != self._told
         if is_new:
             self._told = told

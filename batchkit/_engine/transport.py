@@ -90,6 +90,8 @@ class Channel:
             return Failure("connection", text, Scope.TRANSIENT, unreached=True)
         except aiohttp.ClientError as error:
             return _translate(error)
+        except UnicodeError:  # a host that no name may look like
+            return _translate(aiohttp.InvalidURL(url))
         finally:
             watch.end(task)
 

@@ -181,7 +181,8 @@ class Pace:
         if self.per_minute is None or now - self._grown_at < 1.0 or self._taken(self._grown_at) < _FEW:
             return False
         self._grown_at = now
-        if self._taken(now - 1.0) * 60 < self.per_minute / 2:  # it is not what holds requests back
+        seconds = max(1.0, _FEW * 60 / self.per_minute)
+        if self._taken(now - seconds) * 60 / seconds < self.per_minute / 2:  # it is not what holds requests back
             return False
         self._empty_at = None
         self.per_minute *= 1 + self._step

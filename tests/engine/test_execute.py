@@ -1298,3 +1298,59 @@ def test_max_seconds_count_from_the_first_request_on(monkeypatch):
     script = Script()
     execute(plan_of(texts(9), kept_lanes([script], max_concurrency=1)), shelf=Shelf(), max_seconds=2.5)
     assert times(script) == [10, 11, 12]
+
+
+# ---- found by a second look at how runs share a budget ----------------------------------------------
+
+
+def test_a_long_row_is_not_too_large_because_others_are_short():
+    """Where input and output have limits of their own, a row is measured by its own mix, whatever came before it."""
+    rows = [*(f"short {number}" for number in range(4)), "x" * 80_000, "y" * 80_000]
+    for order in (rows, rows[::-1]):
+        script = Script()
+        script.reply_tokens = 1024
+        script.told = Allowances(input_tokens=Allowance(50_000), output_tokens=Allowance(8_000))
+        ledger = execute(plan_of(order, [lane(script, max_concurrency=1)]))
+        assert set(ledger.state) == {ANSWERED}
+
+
+def test_a_halted_run_holds_no_slot_for_what_it_will_not_send():
+    """What a run let in at the moment it was halted gives its slot to another run at once."""
+
+    async def main():
+        shared = (object(),)
+        first = Script(
+            lambda question, _: (60.0, completion("x")) if question.row == "slow" else (1.0, REFUSED), batch=2
+        )
+        then, other = Script(), Script()
+        lanes = [lane(first, name="a"), lane(then, name="b", budget=shared, max_concurrency=1)]
+        plan = plan_of(["t0", "t1", "slow"], lanes, Fallback((A, B)), A, codes=[0, 1, 1])
+        execution, _ = start(plan, raise_on_error=True)
+        running = asyncio.get_running_loop().create_task(execution.run())
+        await asyncio.sleep(2)
+        assert not running.done()
+        assert gate_of(shared).in_flight == 0
+        assert not then.requests
+        await start(plan_of(["o"], [lane(other, budget=shared, max_concurrency=1)]))[0].run()
+        assert times(other) == [2.0]
+        await running
+
+    run(main())
+
+
+def test_a_turn_ends_with_the_last_row_to_send():
+    """A row whose time was up while it waited for tokens makes no other run wait."""
+
+    async def main():
+        limits = {"budget": (object(),), "tpm": 6000.0}
+        big, slow, small = Script(always(SERVER, 1.0)), Script(always(completion("x"), 200.0)), Script()
+        lanes = [lane(big, name="big", deadline=15.0, **limits), lane(slow, name="slow", timeout=300.0)]
+        execution, _ = start(plan_of(["y" * 14_000, "s"], lanes, A, B, codes=[0, 1]))
+        running = asyncio.get_running_loop().create_task(execution.run())
+        await asyncio.sleep(20)
+        await start(plan_of(texts(3), [lane(small, **limits)]))[0].run()
+        assert times(small)[0] == pytest.approx(37.0)  # when the bucket is full again, and not a minute after
+        running.cancel()
+        await asyncio.wait([running])
+
+    run(main())

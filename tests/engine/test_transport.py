@@ -455,3 +455,10 @@ def test_a_forked_child_has_connections_of_its_own():
     print(label())
     """
     assert script(rest) == [ALL, ALL, ALL]
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".example"])
+def test_a_host_that_can_be_none_stops_the_provider(host):
+    """An address no host can have is the base URL's fault, and not one of this package."""
+    failure = talk(lambda _, channel: channel.post(f"http://{host}/v1", b"{}", 5.0))
+    assert (failure.kind, failure.unreached) == ("connection", True)

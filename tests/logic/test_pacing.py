@@ -458,3 +458,20 @@ def test_a_pace_that_holds_nothing_back_is_not_raised():
     assert pace.per_minute > before
     assert "per minute" in repr(pace)
     assert repr(Pace()) == "Pace(not known)"
+
+
+@pytest.mark.parametrize("latency", [0.3, 1.5, 2.0, 5.0])
+def test_the_slowest_pace_is_left_again(latency):
+    """However long replies take, a pace of few requests a minute is raised once none is refused any more."""
+    pace, now = Pace(), 0.0
+    for _ in range(20):
+        pace.sent(now)
+        pace.refused(now, now + 0.05)
+        pace.slow_down(now, now + 0.05)
+        now += 1.0
+    slowest = pace.per_minute
+    for _ in range(40):
+        pace.sent(now)
+        pace.taken(now + latency)
+        now += 60 / pace.per_minute
+    assert pace.per_minute > 1.5 * slowest
