@@ -29,23 +29,8 @@ class Gate:
     """One budget. Of several limits on it, the strictest holds."""
 
     __slots__ = (
-        "_counts_requests",
-        "_counts_tokens",
-        "_members",
-        "_pace",
-        "_paced",
-        "_queue",
-        "_ramp",
-        "_requests",
-        "_said",
-        "_tokens",
-        "_told",
-        "_waiting",
-        "_window",
-        "held_by",
-        "in_flight",
-        "paused_until",
-        "slots",
+        "_counts_requests", "_counts_tokens", "_members", "_pace", "_paced", "_queue", "_ramp", "_requests", "_said",
+        "_tokens", "_told", "_waiting", "_window", "held_by", "in_flight", "paused_until", "slots",
     )  # fmt: skip
 
     def __init__(self) -> None:
