@@ -229,7 +229,7 @@ class Failure:
     code: str | None = None
     """The provider's own word for what happened, the most specific it gave."""
     adapted: str | None = None
-    """How the same row is asked again at once, in a manner that the model may take."""
+    """How the same row is asked again at once, in a manner that the model may take; empty where it was said before."""
     tls: bool = False
     """No secure connection came about: a certificate, or no TLS at the other end."""
 

@@ -99,6 +99,7 @@ class HttpCaller:
         self._prepare(Quirks())
         self._url = dialect.url(endpoint)
         self._place = (canonical_url(self._url), endpoint.model)
+        self._said = quirks_of(self._place)
         self._headers = merge_headers({"User-Agent": "batchkit"}, dialect.headers(endpoint))
         self._secrets = secrets_of(endpoint.headers, endpoint.key)
 
@@ -184,9 +185,10 @@ class HttpCaller:
             known = better
         elif self._dialect.adapt(failure, self._endpoint, quirks, self._brief) is None:
             return None
-        # Otherwise another request learned it while this one was under way.
-        how = changes(quirks, known, self._endpoint)
-        return replace(failure, adapted=how, message=f"{failure.message} {how}")
+        # Otherwise another request learned it while this one was under way, and it may have been said.
+        how = changes(self._said, known, self._endpoint)
+        self._said = known
+        return replace(failure, adapted=how, message=f"{failure.message} {how}".rstrip())
 
 
 def secrets_of(named: Mapping[str, str], key: str | None = None) -> list[bytes]:

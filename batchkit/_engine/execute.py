@@ -567,7 +567,8 @@ class Execution:
         ticket.last = failure
         lane.reached = lane.reached or failure.status is not None
         if failure.adapted is not None:
-            self._ledger.tell(Adapted(lane.index, failure.adapted))
+            if failure.adapted:
+                self._ledger.tell(Adapted(lane.index, failure.adapted))
             lane.shared_tokens, lane.counted = _most_shared(lane.spec.brief), False
             self._ask_again(self._line_of(ticket), ticket)
             return

@@ -13,10 +13,10 @@ _known: dict[Hashable, Quirks] = {}
 
 
 def quirks_of(place: Hashable) -> Quirks:
-    """What is known of a model at a base URL. Called on the engine's loop only."""
+    """What is known of a model at a base URL."""
     return _known.get(place, _NONE)
 
 
 def learn(place: Hashable, quirks: Quirks) -> None:
-    """Remember it for all that ask that model there."""
+    """Remember it for all that ask that model there. Called on the engine's loop only."""
     _known[place] = quirks

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from virtual import run
 
 from batchkit._dialects import DIALECTS
-from batchkit._engine import bridge, callers
+from batchkit._engine import bridge, callers, registry
 from batchkit._engine.callers import EmbeddedCaller, FunctionCaller, HttpCaller
 from batchkit._engine.transport import HttpAnswer
 from batchkit.records import (
@@ -469,6 +469,51 @@ def test_a_body_is_what_the_dialect_makes_of_the_question(dialect, row, system, 
     question = Question(brief, row, tuple(Turn(*turn) for turn in turns), None, room)
     body = DIALECTS[dialect].encode(DIALECTS[dialect].prepare(brief, endpoint), question, endpoint)
     assert orjson.loads(caller._body(question)) == callers._clean(body)
+
+
+class Picky:
+    """Refuses the temperature, then the schema; the second request waits until another was refused for its schema."""
+
+    def __init__(self):
+        self.sent = 0
+        self.further = asyncio.Event()
+
+    async def post(self, url, body, timeout):
+        self.sent += 1
+        if self.sent == 2:
+            await self.further.wait()
+        parsed = orjson.loads(body)
+        for param in ("temperature", "response_format"):
+            if param in parsed:
+                if param == "response_format":
+                    self.further.set()
+                error = {"message": f"Unsupported parameter: '{param}'", "param": param}
+                return HttpAnswer(400, {}, orjson.dumps({"error": error}))
+        return HttpAnswer(200, {}, GOOD)
+
+
+def test_what_a_model_refuses_is_said_once(monkeypatch):
+    """A request that left before both refusals were known, and is refused last, has nothing new to say."""
+    monkeypatch.setattr(registry, "_known", {})
+    endpoint = Endpoint("openai-compatible", "m", "http://127.0.0.1:9/v1", KEY, temperature=0.0)
+    caller = HttpCaller(endpoint, DIALECTS["openai"], BRIEF, (object(),))
+
+    async def ask_all():
+        caller._channel = Picky()
+
+        async def once():
+            return (await caller.carry([Question(BRIEF, "t")], 30.0))[0]
+
+        first, late = asyncio.create_task(once()), asyncio.create_task(once())
+        told = [await first, await once()]
+        return [*told, await late], await once()
+
+    failures, answered = asyncio.run(ask_all())
+    said = [failure.adapted for failure in failures]
+    assert ["temperature" in said[0], "tool" in said[0], "temperature" in said[1], "tool" in said[1], said[2]] == [
+        True, False, False, True, "",
+    ]  # fmt: skip
+    assert isinstance(answered, Completion)
 
 
 def test_a_failure_of_the_transport_passes():
