@@ -22,7 +22,20 @@ from batchkit.providers import Provider
 if TYPE_CHECKING:
     from batchkit.columns import Table
 
-__all__ = ["Balance", "By", "Compiled", "Route", "Split", "When", "balance", "by", "compile_route", "split", "when"]
+__all__ = [
+    "Balance",
+    "By",
+    "Compiled",
+    "Route",
+    "Split",
+    "When",
+    "balance",
+    "by",
+    "compile_route",
+    "require_route",
+    "split",
+    "when",
+]
 
 Condition: TypeAlias = (
     "str | Callable[[pd.DataFrame], Any] | pd.Series[Any] | pd.Index[Any] | pd.api.extensions.ExtensionArray"
@@ -55,13 +68,13 @@ class When:
         self._require_open("when")
         rule = f"when({_said(condition)})"
         _require_condition(condition, rule)
-        _require_route(route, rule)
+        require_route(route, rule)
         return replace(self, rules=(*self.rules, (condition, route)))
 
     def otherwise(self, route: Target) -> When:
         """Say where the remaining rows go; None asks nobody for them."""
         self._require_open("otherwise")
-        _require_route(route, "otherwise")
+        require_route(route, "otherwise")
         return replace(self, default=route)
 
     def _require_open(self, method: str) -> None:
@@ -181,9 +194,9 @@ def by(
     for value, target in mapping.items():
         if pd.api.types.is_scalar(value) and pd.isna(value):
             raise RouteError(f"{rule}: {value!r} is no key. Rows with a missing key go to default=.")
-        _require_route(target, f"{rule}[{value!r}]")
+        require_route(target, f"{rule}[{value!r}]")
     if not isinstance(default, _Unset):
-        _require_route(default, f"{rule}, default")
+        require_route(default, f"{rule}, default")
     return By(key, tuple(mapping.items()), default)
 
 
@@ -210,7 +223,7 @@ def split(parts: Mapping[Any, float | EllipsisType]) -> Split:
     """
     _require_dict(parts, "split: give a dict of route -> count or share with at least one route")
     for target in parts:
-        _require_route(target, "split")
+        require_route(target, "split")
     route = Split(tuple((target, _size(size, target)) for target, size in parts.items()))
     _require_sizes_that_fit(route)
     return route
@@ -252,7 +265,8 @@ def balance(*providers: Provider | str, prefer: None = None) -> Balance:
 # ---- what is refused as it is written ---------------------------------------------------------
 
 
-def _require_route(target: object, rule: str) -> None:
+def require_route(target: object, rule: str) -> None:
+    """Refuse what is no route, in the name of ``rule``."""
     if target is None or isinstance(target, (str, Provider, Route)):
         return
     if isinstance(target, type) and issubclass(target, Provider):
@@ -371,7 +385,7 @@ def compile_route(route: Target, table: Table, resolve: Callable[[object], Provi
     RouteError
         The route cannot be evaluated on this table; the message names the rule.
     """
-    _require_route(route, "route")
+    require_route(route, "route")
     compiler = _Compiler(table, resolve)
     compiler.place(route, np.arange(len(table.texts)), rule="", depth=0)
     return Compiled(tuple(compiler.providers), tuple(compiler.itineraries), compiler.codes)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from numbers import Real
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
@@ -16,6 +18,8 @@ from batchkit.errors import ConfigError, UnknownKeyword
 
 __all__ = [
     "PROVIDER_SETTINGS",
+    "above_zero",
+    "check_with",
     "default",
     "find_ca_file",
     "find_key",
@@ -42,7 +46,7 @@ _defaults: dict[str, Any] = {
     "journal": None,
     "max_cost": None,
 }
-
+_checks: dict[str, Callable[[Any], None]] = {}
 
 PROVIDER_SETTINGS = {
     "api_key", "base_url", "deadline", "endpoint", "extra_body", "headers", "max_concurrency", "max_output_tokens",
@@ -123,6 +127,8 @@ class use:  # noqa: N801 - reads as a verb: with bk.use(...):
         chosen = {name: value for name, value in given.items() if value is not ...}
         for name, value in chosen.items():
             check_choice(name, value)
+            if name in _checks:
+                _checks[name](value)
         self._before = {name: _defaults[name] for name in chosen}
         _defaults.update(chosen)
 
@@ -191,11 +197,28 @@ def check_choice(name: str, value: Any) -> None:
     if name == "journal":
         journal_place(value)
         return
+    if name == "max_cost":
+        above_zero(name, value)
+        return
     choices = _CHOICES.get(name)
     if choices is None or any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
         return
     text = f"{name}={value!r} is not one of {', '.join(map(repr, choices))}."
     raise ConfigError(text)
+
+
+def above_zero(name: str, given: Any) -> float | None:
+    """A finite number above 0, or None."""
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, Real) or not 0 < float(given) < math.inf:
+        raise ConfigError(f"{name}={given!r} must be a number above 0.")
+    return float(given)
+
+
+def check_with(name: str, check: Callable[[Any], None]) -> None:
+    """Say how `use` checks what is known only further up, such as routes."""
+    _checks[name] = check
 
 
 def _progress_from_outside() -> bool | str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,8 @@ from batchkit import columns, settings
 from batchkit._logic.labels import LabelSet
 from batchkit._logic.tasks import Classify
 from batchkit.errors import ConfigError, InputError, LabelError
+from batchkit.providers import resolve
+from batchkit.routes import require_route
 from batchkit.runs import Asked, Output, Terms
 
 __all__ = ["VERBS", "classify"]
@@ -133,8 +133,8 @@ def classify(
         refresh,
         dedupe,
         settings.default("on_error", on_error),
-        _above_zero("max_cost", settings.default("max_cost", max_cost)),
-        _above_zero("max_seconds", max_seconds),
+        settings.above_zero("max_cost", settings.default("max_cost", max_cost)),
+        settings.above_zero("max_seconds", max_seconds),
     )
     return Asked(table, task, _route(route), output, terms, settings.default("progress", progress))
 
@@ -155,18 +155,19 @@ def _route(given: Any) -> Any:
     return route
 
 
+def _check_default_route(given: Any) -> None:
+    require_route(given, "bk.use, route")
+    if isinstance(given, str):
+        resolve(given)
+
+
+settings.check_with("route", _check_default_route)
+
+
 def _check_flags(**flags: Any) -> None:
     for name, value in flags.items():
         if value is not True and value is not False:
             raise InputError(f"{name}={value!r} must be True or False.")
-
-
-def _above_zero(name: str, given: Any) -> float | None:
-    if given is None:
-        return None
-    if isinstance(given, bool) or not isinstance(given, Real) or not 0 < float(given) < math.inf:
-        raise ConfigError(f"{name}={given!r} must be a number above 0.")
-    return float(given)
 
 
 def _output_name(given: Any, usual: str) -> str:

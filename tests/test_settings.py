@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,25 @@ def test_a_value_that_a_setting_does_not_have_is_refused(name, value, defaults):
     if value is not None:
         with pytest.raises(bk.ConfigError, match=f"{name}=.* is not one of"):
             settings.default(name, value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ({"route": "nonsense"}, "'nonsense' is no provider spec"),
+        ({"route": "opnai:gpt-6-luna"}, "Did you mean 'openai'"),
+        ({"route": 3}, "bk.use, route: 3 is no route"),
+        ({"route": bk.OpenAI}, "bk.use, route: OpenAI is a class"),
+        ({"max_cost": "1"}, "max_cost='1' must be a number above 0"),
+        ({"max_cost": 0}, "max_cost=0 must be a number above 0"),
+    ],
+)
+def test_a_default_that_no_verb_could_use_is_refused_at_once(setting, says, defaults):
+    """What a verb would refuse is refused where it is written, and nothing is changed."""
+    before = dict(defaults)
+    with pytest.raises(bk.ConfigError, match=re.escape(says)):
+        bk.use(details=False, **setting)
+    assert defaults == before
 
 
 def test_a_journal_that_cannot_be_is_refused():

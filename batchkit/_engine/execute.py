@@ -185,7 +185,9 @@ class Execution:
             self._look_whether_over()
             await self._over.wait()
         finally:
-            self._halted = self._halted or ("done" if not self._open_units else "cancelled")
+            if not self._open_units and self._halted in (None, "max_cost", "max_seconds"):
+                self._halted = "done"  # a limit that kept nothing from being asked ended nothing
+            self._halted = self._halted or "cancelled"
             _cancel(limit)
             await self._abandon()
             if self._memory is not None:

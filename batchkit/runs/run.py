@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from batchkit import columns
+from batchkit import columns, settings
 from batchkit._engine import bridge
 from batchkit._engine.execute import Execution
 from batchkit._engine.memory import Memory
@@ -88,6 +88,8 @@ class Run(Record):
         delay: float = 0.0,
         max_concurrency: int | None = None,
         max_output_tokens: int | None = None,
+        max_cost: float | None = None,
+        max_seconds: float | None = None,
     ) -> pd.DataFrame:
         """Ask again about the rows that failed or were not finished, and return the completed frame.
 
@@ -103,6 +105,9 @@ class Run(Record):
             Requests in flight at once, at each provider, if that is less than its own.
         max_output_tokens : int, optional
             Another output cap, for rows that were ``truncated``.
+        max_cost, max_seconds : float, optional
+            USD that this run may cost, and seconds after which it sends nothing new. Default: the
+            same as before, anew.
 
         Returns
         -------
@@ -129,8 +134,15 @@ class Run(Record):
         for name, value in (("max_concurrency", max_concurrency), ("max_output_tokens", max_output_tokens)):
             if value is not None:
                 checks.whole("retry", name, value, 1)
+        if not checks.is_number(delay) or delay < 0:
+            raise ConfigError(f"retry: delay={delay!r} must be a number of seconds, 0 or more.")
+        terms = replace(
+            self._asked.terms,
+            max_cost=settings.above_zero("max_cost", max_cost) or self._asked.terms.max_cost,
+            max_seconds=settings.above_zero("max_seconds", max_seconds) or self._asked.terms.max_seconds,
+        )
+        asked = replace(self._asked, terms=terms, route=self._asked.route if route is None else route)
         time.sleep(delay)
-        asked = self._asked if route is None else replace(self._asked, route=route)
         status = self._rows("status")["status"]
         only = np.asarray((status == "failed") | (status == "pending"))
         adjust = Adjustment(only, max_concurrency, max_output_tokens, self)

@@ -1287,6 +1287,13 @@ def test_max_seconds_stops_new_requests_and_keeps_what_is_done():
     assert ledger.state.count(PENDING) == 9 - ledger.snapshot().answered
 
 
+def test_a_run_that_is_complete_is_done_whatever_time_it_took():
+    """Where max_seconds pass with nothing left to ask, they ended nothing."""
+    ledger = execute(plan_of(texts(3), [lane(Script(lambda *_: (2.0, completion("x"))))]), max_seconds=1.0)
+    assert ledger.ended - ledger.began == 2
+    assert (ledger.snapshot().answered, ledger.snapshot().finished) == (3, "done")
+
+
 def test_max_seconds_count_from_the_first_request_on(monkeypatch):
     """Time spent searching the journal is not taken from the rows."""
 

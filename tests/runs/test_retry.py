@@ -104,7 +104,32 @@ def test_smaller_concurrency_and_a_larger_cap_over_http():
     assert done["label"].tolist() == ["a"] * 6
 
 
-@pytest.mark.parametrize("wrong", [{"max_concurrency": 0}, {"max_output_tokens": 1.5}, {"max_concurrency": True}])
+@pytest.mark.parametrize("limit", ["max_cost", "max_seconds"])
+def test_a_run_that_reached_its_limit_goes_on_under_another(limit):
+    """Without a word the limit of before holds anew; with another one the rows are finished under that."""
+    with bk.playground(answer=lambda text, labels: labels[0], server={"latency": 0.1}) as play:
+        provider = play.server.provider("gpt-4o", max_concurrency=1, max_output_tokens=500, price=(1, 1))
+        least = {"max_cost": 0.001, "max_seconds": 0.05}[limit]
+        out = classify(pd.DataFrame({"text": [f"row {number}" for number in range(30)]}), provider, **{limit: least})
+        run = bk.last_run()
+        assert run.snapshot.finished == limit
+        left = out["label_error"].eq("budget").sum()
+        assert 0 < left < 30
+        again = run.retry()
+        assert again["label_error"].eq("budget").sum() < left
+        assert bk.last_run().snapshot.finished == limit
+        done = run.retry(**{limit: 60.0})
+        assert done["label"].tolist() == ["a"] * 30
+        assert bk.last_run().snapshot.finished == "done"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_concurrency": 0}, {"max_output_tokens": 1.5}, {"max_concurrency": True}, {"max_cost": 0},
+        {"max_seconds": "1"}, {"delay": -1}, {"delay": "5"}, {"delay": float("nan")},
+    ],
+)  # fmt: skip
 def test_wrong_values_are_refused(wrong):
     """A limit that cannot be is refused before anything is asked."""
     moody = Moody(["row 0"])
