@@ -11,6 +11,7 @@ from batchkit.drawing import compare
 from batchkit.errors import (
     BatchkitError,
     BatchkitWarning,
+    CallError,
     ColumnError,
     ConfigError,
     InputError,
@@ -44,6 +45,7 @@ __all__ = [
     "Anthropic",
     "BatchkitError",
     "BatchkitWarning",
+    "CallError",
     "ColumnError",
     "ConfigError",
     "Embedded",

@@ -12,6 +12,7 @@ import pandas as pd
 
 from batchkit.errors import InputError, UnknownKeyword
 from batchkit.runs import Asked, Job, Plan, Run, carry_out, carry_out_async, start
+from batchkit.settings import check_call
 from batchkit.verbs import VERBS
 from batchkit.widgets import choose
 
@@ -124,6 +125,7 @@ class SeriesLLM(_Face):
 
 # ---- from the one table of verbs to the methods ---------------------------------------------------
 
+_SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _SAMPLE = inspect.Parameter("sample", inspect.Parameter.KEYWORD_ONLY, default=0, annotation="int")
 _NOT_OF_SERIES = ("column", "overwrite")
 
@@ -133,10 +135,6 @@ def _of_frame(verb: Verb, frame: pd.DataFrame, args: tuple[Any, ...], kwargs: di
 
 
 def _of_series(verb: Verb, series: pd.Series[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Asked:
-    for name in _NOT_OF_SERIES:
-        if name in kwargs:
-            text = f"series.llm.{verb.__name__} has no keyword {name!r}: it asks about the Series' own values."
-            raise UnknownKeyword(text)
     name = series.name if isinstance(series.name, str) else "text"
     return verb(series.to_frame(name), name, *args, overwrite=True, **kwargs)
 
@@ -152,39 +150,48 @@ def _series_of(run: Run) -> pd.Series[Any]:
 def _attach(verb: Verb, on_series: bool) -> None:
     """Give all four ways of a frame, or of a Series, a method for a verb."""
     read, take = (_of_series, _series_of) if on_series else (_of_frame, _frame_of)
+    drop = _NOT_OF_SERIES if on_series else ()
+    answers = _signature(verb, pd.Series if on_series else pd.DataFrame, drop)
+    handle, forecast = _signature(verb, Job, drop), _signature(verb, Plan, drop, (_SAMPLE,))
+
+    def asked_for(self: _Face, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Asked:
+        where = f"{self._title}.{verb.__name__}"
+        for name in drop:
+            if name in kwargs:
+                raise UnknownKeyword(f"{where} has no keyword {name!r}: it asks about the Series' own values.")
+        check_call(where, signature, args, kwargs)
+        return read(verb, self._source, args, {name: value for name, value in kwargs.items() if name != "sample"})
 
     @wraps(verb)
     def call(self: _Face, *args: Any, **kwargs: Any) -> Any:
-        asked = read(verb, self._source, args, kwargs)
+        asked = asked_for(self, answers, args, kwargs)
         return take(carry_out(asked, choose(asked.progress)))
 
     @wraps(verb)
     async def aio(self: _Face, *args: Any, **kwargs: Any) -> Any:
-        asked = read(verb, self._source, args, kwargs)
+        asked = asked_for(self, answers, args, kwargs)
         return take(await carry_out_async(asked, choose(asked.progress)))
 
     @wraps(verb)
     def background(self: _Face, *args: Any, **kwargs: Any) -> Job:
-        asked = read(verb, self._source, args, kwargs)
+        asked = asked_for(self, handle, args, kwargs)
         return start(asked, choose(asked.progress, blocking=False), take)
 
     @wraps(verb)
-    def plan(self: _Face, *args: Any, sample: int = 0, **kwargs: Any) -> Plan:
-        asked = read(verb, self._source, args, kwargs)
-        return Plan(asked, choose(asked.progress), _checked(sample))
+    def plan(self: _Face, *args: Any, **kwargs: Any) -> Plan:
+        asked = asked_for(self, forecast, args, kwargs)
+        return Plan(asked, choose(asked.progress), _checked(kwargs.get("sample", 0)))
 
-    drop = _NOT_OF_SERIES if on_series else ()
-    kind = pd.Series if on_series else pd.DataFrame
     doc = _series_doc(verb.__doc__ or "") if on_series else verb.__doc__ or ""
     plain, awaited, job, planned = (
         (SeriesLLM, SeriesAio, SeriesBackground, SeriesPlan)
         if on_series
         else (FrameLLM, FrameAio, FrameBackground, FramePlan)
     )
-    setattr(plain, verb.__name__, _dressed(call, _signature(verb, kind, drop), doc))
-    setattr(awaited, verb.__name__, _dressed(aio, _signature(verb, kind, drop), _without_example(doc)))
-    setattr(job, verb.__name__, _dressed(background, _signature(verb, Job, drop), _job_doc(doc)))
-    setattr(planned, verb.__name__, _dressed(plan, _signature(verb, Plan, drop, (_SAMPLE,)), _plan_doc(doc)))
+    setattr(plain, verb.__name__, _dressed(call, answers, doc))
+    setattr(awaited, verb.__name__, _dressed(aio, answers, _without_example(doc)))
+    setattr(job, verb.__name__, _dressed(background, handle, _job_doc(doc)))
+    setattr(planned, verb.__name__, _dressed(plan, forecast, _plan_doc(doc)))
 
 
 def _checked(sample: Any) -> int:
@@ -195,7 +202,8 @@ def _checked(sample: Any) -> int:
 
 def _dressed(method: M, signature: inspect.Signature, doc: str) -> M:
     """Let ``?`` and Tab show a method as it is called."""
-    method.__signature__ = signature  # type: ignore[attr-defined]
+    whole = signature.replace(parameters=[_SELF, *signature.parameters.values()])
+    method.__signature__ = whole  # type: ignore[attr-defined]
     method.__doc__ = doc
     return method
 
@@ -203,10 +211,10 @@ def _dressed(method: M, signature: inspect.Signature, doc: str) -> M:
 def _signature(
     verb: Verb, returns: type, drop: tuple[str, ...], add: tuple[inspect.Parameter, ...] = ()
 ) -> inspect.Signature:
-    parameters = list(inspect.signature(verb).parameters.values())
-    own = parameters[0].replace(name="self", annotation=inspect.Parameter.empty)
-    kept = [parameter for parameter in parameters[1:] if parameter.name not in drop]
-    return inspect.Signature([own, *kept, *add], return_annotation=returns)
+    """The verb's own without the frame, which the accessor knows."""
+    parameters = list(inspect.signature(verb).parameters.values())[1:]
+    kept = [parameter for parameter in parameters if parameter.name not in drop]
+    return inspect.Signature([*kept, *add], return_annotation=returns)
 
 
 def _without_example(doc: str) -> str:

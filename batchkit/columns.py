@@ -112,6 +112,11 @@ def _chosen(frame: pd.DataFrame, column: object) -> tuple[Hashable, ...]:
     if not chosen:
         raise ColumnError(f"no column is named in {column!r}. {nearest('', map(_name, frame.columns))}")
     for label in chosen:
+        if isinstance(label, pd.Series):
+            raise ColumnError(
+                "a Series is no column label. Name the column, as in df.llm.classify('text', labels), or ask about the "
+                "Series itself: df['text'].llm.classify(labels)."
+            )
         if not isinstance(label, Hashable):
             raise ColumnError(f"{_shortened(label)} is no column label. Give one label or a list of labels.")
     return chosen

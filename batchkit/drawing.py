@@ -56,12 +56,16 @@ def compare(*runs: Run, **named: Run) -> Picture:
     every = {f"run {number}": run for number, run in enumerate(runs, 1)} | named
     for name, run in every.items():
         if not isinstance(run, Run):
-            raise InputError(f"compare: {name} is {run!r}, not a run such as bk.last_run().")
+            raise InputError(f"compare: {name} is {_kind_of(run)}, not a run such as bk.last_run().")
     if not every:
         raise InputError("compare needs at least one run, for example bk.compare(serial=first, ours=second).")
     from batchkit import plots
 
     return plots.compare(every)
+
+
+def _kind_of(given: object) -> str:
+    return "None" if given is None else f"a {type(given).__name__}"
 
 
 Run.draw_with(draw)

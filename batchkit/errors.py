@@ -4,7 +4,8 @@
 
     BatchkitError                what this package raises for its own reasons
     ├── ConfigError              a provider, key or setting is wrong; nothing was sent   (ValueError)
-    │   ├── UnknownKeyword       a keyword nobody knows; names the nearest one           (TypeError)
+    │   ├── CallError            an argument is missing, or one too many; says the call  (TypeError)
+    │   │   └── UnknownKeyword   a keyword nobody knows; names the nearest one
     │   └── RouteError           a route that cannot be evaluated; names the rule
     ├── InputError               the frame or the question is wrong; nothing was sent    (ValueError)
     │   ├── ColumnError          a column that is not there, twice there, or in the way  (KeyError)
@@ -24,6 +25,7 @@ from typing import Any
 __all__ = [
     "BatchkitError",
     "BatchkitWarning",
+    "CallError",
     "ColumnError",
     "ConfigError",
     "InputError",
@@ -43,7 +45,11 @@ class ConfigError(BatchkitError, ValueError):
     """A provider, key or setting is wrong. Nothing was sent."""
 
 
-class UnknownKeyword(ConfigError, TypeError):
+class CallError(ConfigError, TypeError):
+    """A call with an argument missing or one too many; the message says how it is made. Nothing was sent."""
+
+
+class UnknownKeyword(CallError):
     """A keyword argument that does not exist; the message names the nearest one that does.
 
     A setting that was silently ignored is how a limit of 8 becomes a limit of thousands.

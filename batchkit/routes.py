@@ -5,9 +5,11 @@ from __future__ import annotations
 import enum
 import hashlib
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,8 +18,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from batchkit._logic.itinerary import NOBODY, Node, Seat, seated
-from batchkit.errors import ColumnError, ConfigError, RouteError
+from batchkit.errors import ColumnError, ConfigError, RouteError, nearest
 from batchkit.providers import Provider
+from batchkit.settings import strict
 
 if TYPE_CHECKING:
     from batchkit.columns import Table
@@ -45,6 +48,12 @@ Target: TypeAlias = "Provider | Route | str | None"
 Rows: TypeAlias = npt.NDArray[np.intp]
 
 _SHOWN = 5
+_NOT_IN_EXPRESSIONS = {
+    r"\b(?:AND|OR|NOT)\b|&&|\|\|": "Write and, or, not.",
+    r"\bis\b": "Write column.isna(), column.notna(), or == to compare.",
+}
+"""What other languages have, and how it is said here."""
+_UNDEFINED = re.compile(r"name '(\w+)' is not defined")
 
 
 class _Unset(enum.Enum):
@@ -129,6 +138,7 @@ class Balance:
 Route: TypeAlias = When | By | Split | Balance
 
 
+@strict
 def when(condition: Condition, route: Target) -> When:
     """Send the rows that meet a condition to a route.
 
@@ -161,6 +171,7 @@ def when(condition: Condition, route: Target) -> When:
     return When(()).when(condition, route)
 
 
+@strict
 def by(
     key: Hashable | Callable[[pd.DataFrame], Any],
     mapping: Mapping[Any, Target],
@@ -200,6 +211,7 @@ def by(
     return By(key, tuple(mapping.items()), default)
 
 
+@strict
 def split(parts: Mapping[Any, float | EllipsisType]) -> Split:
     """Divide the rows among routes.
 
@@ -229,6 +241,7 @@ def split(parts: Mapping[Any, float | EllipsisType]) -> Split:
     return route
 
 
+@strict
 def balance(*providers: Provider | str, prefer: None = None) -> Balance:
     """Let several providers share one queue; each takes rows as fast as its limits allow.
 
@@ -254,6 +267,8 @@ def balance(*providers: Provider | str, prefer: None = None) -> Balance:
     rule = f"balance({', '.join(map(_named, providers))})"
     if prefer is not None:
         raise ConfigError(f"{rule}: prefer={prefer!r} is not available; prices are not known yet. Leave prefer=None.")
+    if len(providers) == 1 and isinstance(providers[0], (list, tuple)):
+        raise RouteError(f"{rule}: give them one by one and not as a list: balance(a, b).")
     for provider in providers:
         if not isinstance(provider, (str, Provider)):
             raise RouteError(f"{rule}: it takes providers and specs such as 'openai:MODEL', not {_named(provider)}.")
@@ -271,12 +286,27 @@ def require_route(target: object, rule: str) -> None:
         return
     if isinstance(target, type) and issubclass(target, Provider):
         raise RouteError(f"{rule}: {target.__name__} is a class. Give one of its providers: {target.__name__}(...).")
-    several = isinstance(target, (list, tuple))
+    begun = getattr(target, "__self__", None)
+    if isinstance(begun, When):
+        method = getattr(target, "__name__", "otherwise")
+        raise RouteError(f"{rule}: {begun!r}.{method} stands there without its brackets. Write .{method}(...).")
     raise RouteError(
         f"{rule}: {_shown(target)} is no route. A route is a provider, a spec such as 'openai:MODEL', when(...), "
-        "by(...), split(...), balance(...), or None to ask nobody."
-        + (" Several providers share the rows in balance(a, b)." if several else "")
+        f"by(...), split(...), balance(...), or None to ask nobody.{_meant(target)}"
     )
+
+
+def _meant(target: object) -> str:
+    """What someone probably wanted who gave this as a route."""
+    if isinstance(target, (list, tuple, set)):
+        return " Several providers share the rows in balance(a, b)."
+    if isinstance(target, Mapping):
+        return " A dict of key -> route goes into by(column, {...}), one of route -> share into split({...})."
+    if callable(getattr(type(target), "provider", None)):
+        return " A playground's server gives one with .provider()."
+    if callable(target):
+        return " A function that answers rows goes into bk.FunctionProvider(fn), one that chooses into by(fn, {...})."
+    return ""
 
 
 def _require_dict(given: object, request: str) -> None:
@@ -287,9 +317,10 @@ def _require_dict(given: object, request: str) -> None:
 def _require_condition(condition: object, rule: str) -> None:
     if isinstance(condition, str) or callable(condition) or _is_per_row(condition):
         return
+    swapped = " It comes first, then the route." if isinstance(condition, (Provider, Route)) else ""
     raise RouteError(
         f"{rule}: {_shown(condition)} is no condition. A condition is an expression over the columns, a boolean Series "
-        "or array, or a function of the DataFrame that returns one."
+        f"or array, or a function of the DataFrame that returns one.{swapped}"
     )
 
 
@@ -307,7 +338,7 @@ def _size(size: object, target: object) -> int | float | EllipsisType:
         return float(size)
     raise RouteError(
         f"split: {_shown(size)} for {_named(target)} is neither a count (an int, or ... for the rest) nor a share "
-        "(a float), of zero or more."
+        "(a float such as 0.7), of zero or more."
     )
 
 
@@ -361,11 +392,14 @@ class Compiled:
         Distinct trees over positions in ``providers``, their seats numbered.
     codes : ndarray of int32
         For each row its position in ``itineraries``.
+    news : tuple of str
+        What the user probably did not mean.
     """
 
     providers: tuple[Provider, ...]
     itineraries: tuple[Node, ...]
     codes: npt.NDArray[np.int32]
+    news: tuple[str, ...] = ()
 
 
 def compile_route(route: Target, table: Table, resolve: Callable[[object], Provider]) -> Compiled:
@@ -388,7 +422,7 @@ def compile_route(route: Target, table: Table, resolve: Callable[[object], Provi
     require_route(route, "route")
     compiler = _Compiler(table, resolve)
     compiler.place(route, np.arange(len(table.texts)), rule="", depth=0)
-    return Compiled(tuple(compiler.providers), tuple(compiler.itineraries), compiler.codes)
+    return Compiled(tuple(compiler.providers), tuple(compiler.itineraries), compiler.codes, tuple(compiler.news))
 
 
 class _Compiler:
@@ -402,6 +436,7 @@ class _Compiler:
         self.itineraries: dict[Node, int] = {}
         self.codes = np.full(len(table.texts), -1, dtype=np.int32)
         self.conditions = 0
+        self.news: list[str] = []
 
     def place(self, target: Target, rows: Rows, rule: str, depth: int) -> None:
         """Send ``rows`` to ``target``, which stands in ``rule`` under ``depth`` splits by share."""
@@ -476,6 +511,7 @@ class _Compiler:
             problem = f"have a key without a provider ({_listed(_distinct(asked))})"
             self._require_blank(rows, rule, problem, "Add the keys, or default=route; default=None")
         else:
+            self.news += _near_misses(keys[rows], route, rule)
             self.place(route.default, rows, f"by({_said(route.key)}), default: ", depth)
 
     def _keys(self, key: Any, rule: str) -> npt.NDArray[np.object_]:
@@ -519,6 +555,23 @@ def _find(places: Mapping[Hashable, int], key: Any) -> int:
         return -1
 
 
+def _near_misses(keys: npt.NDArray[np.object_], route: By, rule: str) -> list[str]:
+    """Say which keys go to the default though they look like one with a route: ``"ZH"`` and ``"zh"``, 1 and ``"1"``."""
+    plain = {_plain(value): value for value, _ in route.arms}
+    present = Counter(key for key in keys if isinstance(key, (str, int, float, np.generic)))
+    near = {key: count for key, count in present.items() if _plain(key) in plain}
+    if not near:
+        return []
+    pairs = [f"{_shown(key)} is not {_shown(plain[_plain(key)])}" for key in near]
+    more = f", and {len(pairs) - _SHOWN} more" if len(pairs) > _SHOWN else ""
+    text = f"{rule}among the rows for default= are {sum(near.values()):,} whose key is nearly one of the route's: "
+    return [f"{text}{', '.join(pairs[:_SHOWN])}{more}. Correct the keys if that is not meant."]
+
+
+def _plain(key: object) -> str:
+    return str(key).strip().casefold()
+
+
 def _distinct(keys: npt.NDArray[np.object_]) -> list[Any]:
     # By repr: among keys without a provider may be some that cannot be hashed.
     return list({repr(key): key for key in keys}.values())
@@ -548,11 +601,44 @@ def _evaluated(expression: str, frame: pd.DataFrame, rule: str) -> Any:
         # answer does not depend on whether numexpr is installed.
         return frame.eval(expression, engine="python", local_dict={}, global_dict={})
 
-    hint = " An expression sees columns only; for @variables use a function of the frame." if "@" in expression else ""
-    return _called(evaluate, frame, rule, hint)
+    values = _called(evaluate, frame, rule, partial(_hint_at_expression, expression, frame))
+    if isinstance(values, pd.DataFrame):
+        raise RouteError(f"{rule}a single = assigns. Write == to compare.")
+    return values
 
 
-def _called(function: Callable[[pd.DataFrame], Any], frame: pd.DataFrame, rule: str, hint: str = "") -> Any:
+def _hint_at_expression(expression: str, frame: pd.DataFrame, error: Exception) -> str:
+    """What to write instead of an expression that pandas did not take."""
+    if "@" in expression:
+        return " An expression sees columns only; for @variables use a function of the frame."
+    undefined = _UNDEFINED.search(str(error))
+    if undefined is not None and f"{undefined[1]}." in expression:
+        return " An expression names the columns alone, without their frame."
+    if undefined is not None:
+        near = nearest(undefined[1], frame.columns)
+        return f" {near}" if near.startswith("Did you") else f" A text stands in quotes: '{undefined[1]}'."
+    odd = (str(label) for label in frame.columns if not str(label).isidentifier())
+    bare = next((label for label in odd if label in expression and f"`{label}`" not in expression), None)
+    if bare is not None:
+        return f" Write the column as `{bare}`, between backticks."
+    for written, meant in _NOT_IN_EXPRESSIONS.items():
+        if re.search(written, expression):
+            return f" {meant}"
+    return " What an expression cannot say, a function of the frame can: lambda df: df['text'].str.len() > 99."
+
+
+def _hint_at_function(error: Exception) -> str:
+    if "truth value of a" in str(error):
+        return " The function gets the whole DataFrame and not a row: combine columns with & | ~, each in brackets."
+    return ""
+
+
+def _called(
+    function: Callable[[pd.DataFrame], Any],
+    frame: pd.DataFrame,
+    rule: str,
+    hint: Callable[[Exception], str] = _hint_at_function,
+) -> Any:
     try:
         # A copy without data: a column that the function adds for itself stays out of the user's frame.
         return function(frame.copy(deep=False))
@@ -561,7 +647,8 @@ def _called(function: Callable[[pd.DataFrame], Any], frame: pd.DataFrame, rule: 
             f"{label!r}" if count == 1 else f"{label!r} ({count} times)"
             for label, count in Counter[Hashable](frame.columns).items()
         )
-        raise RouteError(f"{rule}{type(error).__name__}: {error}.{hint} The columns are {columns}.") from error
+        text = f"{type(error).__name__}: {str(error).rstrip('.')}."
+        raise RouteError(f"{rule}{text}{hint(error)} The columns are {columns}.") from error
 
 
 def _per_row(values: Any, frame: pd.DataFrame, rule: str) -> pd.Series[Any]:

@@ -14,11 +14,12 @@ from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from batchkit._dialects.profiles import is_local
-from batchkit.errors import ConfigError, UnknownKeyword
+from batchkit.errors import CallError, ConfigError, UnknownKeyword
 
 __all__ = [
     "PROVIDER_SETTINGS",
     "above_zero",
+    "check_call",
     "check_with",
     "default",
     "find_ca_file",
@@ -55,29 +56,61 @@ PROVIDER_SETTINGS = {
 """What is given to a provider and looked for at a verb."""
 
 
+_MEANT = {
+    "budget": "max_cost", "cache": "journal", "categories": "labels", "classes": "labels", "columns": "column",
+    "limit": "max_cost", "name": "output_column", "output": "output_column", "pilot": "sample",
+    "prompt": "instructions", "provider": "route", "providers": "route", "system": "instructions",
+    "system_prompt": "instructions", "text_column": "column", "timeout_seconds": "timeout",
+}  # fmt: skip
+"""Other words for a keyword that no likeness of letters would lead to."""
+
+
 def strict(function: Callable[P, R]) -> Callable[P, R]:
-    """Refuse unknown keywords with an error that names the nearest known one; the signature stays visible."""
-    known = [
-        name
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD) and name not in ("self", "frame")
-    ]
-    is_init = function.__name__ == "__init__"
+    """Refuse a call that does not fit with an error that says how it is made; the signature stays visible."""
+    parameters = list(inspect.signature(function).parameters.values())
+    is_method = parameters[0].name == "self"
+    own = inspect.Signature(parameters[is_method:])
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        for name in kwargs:
-            if name not in known:
-                where = type(args[0]).__name__ if is_init else function.__name__
-                if name in PROVIDER_SETTINGS and "route" in known:
-                    example = "bk.OpenAI('gpt-6-luna')" if name == "model" else f"bk.OpenAI(MODEL, {name}=...)"
-                    raise UnknownKeyword(
-                        f"{where} has no keyword {name!r}: it is a setting of the provider, as in route={example}."
-                    )
-                raise UnknownKeyword.at(where, name, known)
+        where = type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
+        check_call(where, own, args[is_method:], kwargs)
         return function(*args, **kwargs)
 
     return checked
+
+
+def check_call(where: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Refuse arguments that ``signature`` has no place for, or leave one of its places empty.
+
+    Raises
+    ------
+    UnknownKeyword
+        Names the nearest keyword, or where the setting belongs.
+    CallError
+        Too many positional arguments, or too few: says how ``where`` is called.
+    """
+    kinds = {parameter.name: parameter.kind for parameter in signature.parameters.values()}
+    positional = [name for name, kind in kinds.items() if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    rest = [name for name, kind in kinds.items() if kind is inspect.Parameter.KEYWORD_ONLY]
+    by_name = {*positional, *rest}
+    for name in kwargs:
+        if name in by_name:
+            continue
+        if name in PROVIDER_SETTINGS and "route" in by_name:
+            example = "bk.OpenAI('gpt-6-luna')" if name == "model" else f"bk.OpenAI(MODEL, {name}=...)"
+            raise UnknownKeyword(
+                f"{where} has no keyword {name!r}: it is a setting of the provider, as in route={example}."
+            )
+        if _MEANT.get(name) in by_name:
+            raise UnknownKeyword(f"{where} has no keyword {name!r}. Did you mean {_MEANT[name]!r}?")
+        raise UnknownKeyword.at(where, name, by_name)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        call = ", ".join([*positional, *(["..."] if rest else [])])
+        by_name_only = f"; all else goes by name, such as {rest[0]}=" if rest else ""
+        raise CallError(f"{where}: {error}. It is called as {where}({call}){by_name_only}.") from None
 
 
 class use:  # noqa: N801 - reads as a verb: with bk.use(...):

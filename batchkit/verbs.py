@@ -19,7 +19,6 @@ from batchkit.runs import Asked, Output, Terms
 __all__ = ["VERBS", "classify"]
 
 
-@settings.strict
 def classify(
     frame: pd.DataFrame,
     column: Hashable | Sequence[Hashable],
@@ -115,6 +114,8 @@ def classify(
         _details(settings.default("details", details)),
         columns.list_values if multi_label else lambda values: columns.label_values(values, known.labels),
     )
+    if isinstance(labels, str) and labels in frame.columns:
+        raise LabelError(f"labels={labels!r} is a column. The column comes first: classify({labels!r}, ['a', 'b']).")
     known = LabelSet.of(labels)
     if confidence not in ("auto", None):
         raise ConfigError(f"confidence={confidence!r} is not one of 'auto', None.")
@@ -149,7 +150,7 @@ def _route(given: Any) -> Any:
         raise ConfigError(
             "no route: who should answer? One of\n"
             "  route=bk.OpenAI('gpt-6-luna')    a vendor, with a key in OPENAI_API_KEY\n"
-            "  route=bk.OpenAICompatible('qwen3', base_url='http://localhost:11434/v1')    Ollama on this machine\n"
+            "  route=bk.Ollama('qwen3')    Ollama on this machine\n"
             "  bk.use(route=bk.Embedded())    offline and free, from here on"
         )
     return route

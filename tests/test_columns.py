@@ -140,6 +140,7 @@ def test_a_tuple_is_one_label_where_it_is_one() -> None:
         ([("m", "x"), ("m", "y")], ("m", "z"), "there is no column ('m', 'z')"),
         (["text", "lang"], [], "no column is named"),
         (["text", "lang"], {"text": 1}, "no column label"),
+        (["text", "lang"], pd.Series(["secret"]), "a Series is no column label. Name the column"),
     ],
 )
 def test_a_column_that_is_not_exactly_there_is_refused(columns: list[Any], wanted: Any, hint: str) -> None:

@@ -7,6 +7,7 @@ import functools
 import inspect
 import math
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -76,6 +77,24 @@ def test_an_unknown_keyword_names_the_nearest(make, meant):
     with pytest.raises(TypeError, match=meant) as caught:
         make()
     assert isinstance(caught.value, bk.ConfigError)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: bk.OpenAICompatible("m"), "OpenAICompatible needs base_url=, for example base_url='http://localhost"),
+        (lambda: bk.OpenAICompatible("m", vendor="azure"), "base_url='https://RESOURCE.openai.azure.com/openai/v1'."),
+        (lambda: resolve("openai"), "Put the model behind it: 'openai:MODEL'."),
+        (lambda: resolve("groq:"), "Put the model behind it: 'groq:MODEL'."),
+        (lambda: resolve("openai/gpt-4o"), "Write 'openai:gpt-4o'."),
+        (lambda: resolve("opnai:gpt-4o"), "Did you mean 'openai'?"),
+        (lambda: resolve("gpt-4o"), "There is 'openai', 'anthropic'"),
+    ],
+)
+def test_what_is_missing_is_said_with_an_example(make, says):
+    """An address or a spec that lacks something is refused with what it would look like."""
+    with pytest.raises(bk.ConfigError, match=re.escape(says)):
+        make()
 
 
 WRONG = {
@@ -300,6 +319,15 @@ def test_a_setting_the_model_refuses_comes_before_anything_is_sent():
     provider = bk.OpenAICompatible("m", base_url=LOCAL, reasoning="low")
     with pytest.raises(bk.ConfigError, match="reasoning='low'"):
         provider._lane(TASK, [], None)
+
+
+@pytest.mark.parametrize("key", ["x", "xxx", "EMPTY", "your-api-key", "ollama"])
+def test_a_server_on_this_machine_takes_any_key(key):
+    """What is a placeholder elsewhere is what a local server's own page says to send."""
+    assert http(bk.OpenAICompatible, base_url=LOCAL, api_key=key)._found_key() == key
+    if key.startswith(("x", "your")):
+        with pytest.raises(bk.ConfigError, match="placeholder"):
+            http(bk.OpenAICompatible, base_url="https://h.example/v1", api_key=key)
 
 
 def test_a_broken_key_from_outside_is_refused_without_being_shown(monkeypatch):

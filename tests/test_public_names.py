@@ -14,6 +14,7 @@ PUBLIC = [
     "Anthropic",
     "BatchkitError",
     "BatchkitWarning",
+    "CallError",
     "ColumnError",
     "ConfigError",
     "Embedded",
@@ -53,7 +54,8 @@ PUBLIC = [
 TREE = {
     "BatchkitError": (Exception,),
     "ConfigError": (errors.BatchkitError, ValueError),
-    "UnknownKeyword": (errors.ConfigError, TypeError),
+    "CallError": (errors.ConfigError, TypeError),
+    "UnknownKeyword": (errors.CallError,),
     "RouteError": (errors.ConfigError,),
     "InputError": (errors.BatchkitError, ValueError),
     "ColumnError": (errors.InputError, KeyError),

@@ -28,6 +28,13 @@ class Named(Provider):
         return self.name
 
 
+class OfPlayground:
+    """A server that has a provider and is none."""
+
+    def provider(self) -> Provider:
+        return A
+
+
 A, B, C = Named("a"), Named("b"), Named("c")
 
 
@@ -326,7 +333,17 @@ BAD_CONDITIONS = [
     ("size > @limit", ["limit", "use a function of the frame"]),
     ("@frame.shape[0] > 1", ["frame", "use a function of the frame"]),
     ("1 == 1", ["not one value per row"]),
-    ("x = lang == 'zh'", ["this gives a DataFrame, not one value per row"]),
+    ("x = lang == 'zh'", ["a single = assigns. Write == to compare."]),
+    ("lang = 'zh'", ["a single = assigns. Write == to compare."]),
+    ("lang == zh", ["A text stands in quotes: 'zh'."]),
+    ("lnag == 'zh'", ["Did you mean 'lang'?"]),
+    ("df.lang == 'zh'", ["names the columns alone"]),
+    ("lang == 'zh' AND text == ''", ["Write and, or, not."]),
+    ("lang == 'zh' && text == ''", ["Write and, or, not."]),
+    ("lang is None", ["Write column.isna()"]),
+    ("my lang == 'zh'", ["Write the column as `my lang`, between backticks."]),
+    ("len(text) > 3", ["a function of the frame can: lambda df:"]),
+    (lambda row: "a" if row["lang"] == "zh" else "b", ["whole DataFrame and not a row"]),
     ("lang", ["this gives 'zh' at position 0 (dtype object), not a boolean"]),
     (_fails, ["when(_fails)", "KeyError", "no such column", "'text', 'lang'"]),
     (lambda frame: True, ["when(<lambda>)", "this gives True, not one value per row"]),
@@ -350,7 +367,8 @@ BAD_CONDITIONS = [
 @pytest.mark.parametrize(("condition", "parts"), BAD_CONDITIONS, ids=[str(parts[0]) for _, parts in BAD_CONDITIONS])
 def test_a_condition_that_gives_no_booleans_is_refused(condition: Any, parts: list[str]) -> None:
     """A condition that fails, or gives anything but one boolean per row, is refused naming rule and reason."""
-    message = refusal(when("lang == 'zh'", A).when(condition, B).otherwise(C), frame_of())
+    frame = frame_of(**{"my lang": "en"} if "my lang" in str(condition) else {})
+    message = refusal(when("lang == 'zh'", A).when(condition, B).otherwise(C), frame)
     for part in ["(condition 2 of the route): ", *parts]:
         assert part in message
 
@@ -392,6 +410,24 @@ def test_a_route_that_does_not_fit_the_frame_is_refused(route: Any, parts: list[
     message = refusal(route, frame_of().set_axis([10, 11, 12, 13], axis=0))
     for part in parts:
         assert part in message
+
+
+@pytest.mark.parametrize(
+    ("key", "arms", "near"),
+    [
+        ("lang", {"ZH": A}, "1 whose key is nearly one of the route's: 'zh' is not 'ZH'."),
+        ("lang", {" zh": A, "En": B}, "3 whose key is nearly one of the route's: 'zh' is not ' zh', 'en' is not 'En'."),
+        ("stars", {"1": A, "2": B}, "4 whose key is nearly one of the route's: 1 is not '1', 2 is not '2'."),
+        ("lang", {"zh": A, "ZH": B}, None),
+        ("lang", {"fr": A}, None),
+        (lambda frame: [["zh"]] * 4, {"zh": A}, None),
+    ],
+)
+def test_a_key_that_is_nearly_one_of_the_routes_is_told(key: Any, arms: Any, near: str | None) -> None:
+    """Rows that go to the default for a letter's case, a blank or a type are said to; others are not."""
+    news = compiled(by(key, arms, default=C), frame_of(stars=[1, 1, 2, 2])).news
+    assert len(news) == (near is not None)
+    assert all(near in said for said in news if near is not None)
 
 
 def test_a_long_list_of_rows_is_cut() -> None:
@@ -442,6 +478,12 @@ BAD_ROUTES = [
     (lambda: when(pd.DataFrame({"x": [True]}), A), "is no condition"),
     (lambda: when("x", A).otherwise([A]), "otherwise: [a]"),
     (lambda: when("x", [A, B]), "Several providers share the rows in balance(a, b)."),
+    (lambda: when("x", {"zh": A}), "A dict of key -> route goes into by(column, {...})"),
+    (lambda: when("x", lambda text: "a"), "bk.FunctionProvider(fn), one that chooses into by(fn, {...})"),
+    (lambda: when("x", when("y", A).otherwise), "when('y', a).otherwise stands there without its brackets"),
+    (lambda: when("x", OfPlayground()), "A playground's server gives one with .provider()."),
+    (lambda: when(A, "x"), "It comes first, then the route."),
+    (lambda: balance([A, B]), "give them one by one and not as a list: balance(a, b)"),
     (
         lambda: when("x", A).otherwise(B).otherwise(C),
         "when('x', a).otherwise(b): .otherwise() comes after .otherwise()",
@@ -462,6 +504,7 @@ BAD_ROUTES = [
     (lambda: split({A: -0.5, B: 1.5}), "-0.5 for a"),
     (lambda: split({A: float("nan"), B: 1.0}), "nan for a"),
     (lambda: split({A: "half"}), "'half' for a"),
+    (lambda: split({A: "70%", B: "30%"}), "a share (a float such as 0.7)"),
     (lambda: split({A: 0.5, B: 0.4}), "the shares sum to 0.9, not to 1"),
     (lambda: split({A: float("inf")}), "the shares sum to inf, not to 1"),
     (lambda: split({A: 0.5, B: 1}), "are mixed"),

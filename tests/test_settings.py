@@ -8,6 +8,7 @@ import os
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import batchkit as bk
@@ -287,16 +288,71 @@ def test_a_place_for_the_journal_that_is_none(value):
 def test_strict_keeps_the_signature():
     """A function that refuses unknown keywords still shows its own parameters."""
 
-    def ask(frame, column, *, route=None):
+    def ask(column, *, route=None):
         """Ask."""
         return column, route
 
     checked = settings.strict(ask)
     assert inspect.signature(checked) == inspect.signature(ask)
     assert checked.__doc__ == "Ask."
-    assert checked(None, "text", route=1) == ("text", 1)
+    assert checked("text", route=1) == ("text", 1)
     with pytest.raises(bk.UnknownKeyword, match=r"ask has no keyword 'frme'. There is 'column', 'route'\."):
-        checked(None, "text", frme=1)
+        checked("text", frme=1)
+
+
+def of_series(*args, **kwargs):
+    """Label a Series."""
+    return pd.Series(["t"]).llm.classify(*args, **kwargs)
+
+
+def of_frame(*args, **kwargs):
+    """Label a frame."""
+    return pd.DataFrame({"text": ["t"]}).llm.classify(*args, **kwargs)
+
+
+def planned(*args, **kwargs):
+    """Plan to label a frame."""
+    return pd.DataFrame({"text": ["t"]}).llm.plan.classify(*args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("call", "args", "says"),
+    [
+        (of_frame, (["a"],), "df.llm.classify: missing a required argument: 'labels'. It is called as "),
+        (of_frame, (["a"],), "df.llm.classify(column, labels, ...); all else goes by name, such as route=."),
+        (of_frame, ("text", ["a"], "openai:m"), "df.llm.classify: too many positional arguments."),
+        (of_series, ("text", ["a"]), "It is called as series.llm.classify(labels, ...); all else"),
+        (planned, ("text",), "df.llm.plan.classify: missing a required argument: 'labels'."),
+        (bk.OpenAI, (), "OpenAI: missing a required argument: 'model'. It is called as OpenAI(model, ...);"),
+        (bk.Ollama, ("m", 4), "Ollama: too many positional arguments. It is called as Ollama(model, ...);"),
+        (bk.use, ("openai:m",), "It is called as use(...); all else goes by name, such as route=."),
+        (bk.tune, (), "It is called as tune(provider, sample, labels, concurrency, ...)"),
+        (bk.when, ("x",), "when: missing a required argument: 'route'. It is called as when(condition, route)."),
+        (bk.split, ("openai:m", "openai:n"), "split: too many positional arguments. It is called as split(parts)."),
+    ],
+)  # fmt: skip
+def test_a_call_that_does_not_fit_says_how_it_is_made(call, args, says):
+    """Positional arguments that are missing or too many are a `TypeError` that shows the call, by its own name."""
+    with pytest.raises(TypeError, match=re.escape(says)) as caught:
+        call(*args)
+    assert isinstance(caught.value, bk.CallError)
+
+
+@pytest.mark.parametrize(
+    ("call", "word", "meant"),
+    [
+        (of_frame, "provider", "route"),
+        (of_frame, "prompt", "instructions"),
+        (of_series, "system", "instructions"),
+        (of_frame, "cache", "journal"),
+        (planned, "pilot", "sample"),
+        (bk.use, "provider", "route"),
+    ],
+)
+def test_another_word_for_a_keyword_leads_to_it(call, word, meant):
+    """Words that other tools use lead to the keyword that is meant."""
+    with pytest.raises(bk.UnknownKeyword, match=rf"has no keyword '{word}'\. Did you mean '{meant}'\?"):
+        call(**{word: 1})
 
 
 # ---- proxies and certificates -----------------------------------------------------------------

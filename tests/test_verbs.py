@@ -260,11 +260,12 @@ def test_our_own_output_is_replaced(df, asked):
         ({"column": "texd"}, bk.ColumnError, "Did you mean 'text'"),
         ({"column": ["text", "nope"]}, bk.ColumnError, "nope"),
         ({"labels": []}, bk.LabelError, "no labels"),
-        ({"labels": ["a", "a"]}, bk.LabelError, "equal"),
+        ({"labels": ["a", "a"]}, bk.LabelError, "given twice"),
         ({"labels": [1, True]}, bk.LabelError, "equal"),
         ({"labels": ["a", None]}, bk.LabelError, "missing"),
         ({"labels": ["a", float("nan")]}, bk.LabelError, "missing"),
         ({"labels": "billing"}, bk.LabelError, "single text"),
+        ({"labels": "text", "column": ["a", "b"]}, bk.LabelError, "The column comes first: classify"),
         ({"labels": {"a": 1}}, TypeError, "description"),
         ({"rout": "x"}, bk.UnknownKeyword, "Did you mean 'route'"),
         ({"route": "gpt-6-luna"}, bk.ConfigError, "vendor:model"),
@@ -305,7 +306,7 @@ def test_ambiguous_column_is_refused(asked):
 
 def test_no_route_shows_three_ways_on():
     """Without any route the error shows three one-line ways on."""
-    with pytest.raises(bk.ConfigError, match=r"(?s)OPENAI_API_KEY.*localhost:11434.*bk\.use\(route=bk\.Embedded\(\)\)"):
+    with pytest.raises(bk.ConfigError, match=r"(?s)OPENAI_API_KEY.*bk\.Ollama.*bk\.use\(route=bk\.Embedded\(\)\)"):
         classify(pd.DataFrame({"text": ["x"]}), None)
 
 

@@ -64,6 +64,8 @@ class Profile:
     dialect: DialectName
     base_url: str | None
     """``None`` where the user must give one."""
+    example_url: str = "http://localhost:8000/v1"
+    """What such a one looks like."""
     version: str = "v1"
     """What the vendor's own address has between host and method, and users leave out."""
     key_env: tuple[str, ...] = ()
@@ -254,6 +256,7 @@ PROFILES: Mapping[str, Profile] = {
             vendor="azure",
             dialect="openai",
             base_url=None,
+            example_url="https://RESOURCE.openai.azure.com/openai/v1",
             version="openai/v1",
             key_env=("AZURE_OPENAI_API_KEY", "AZURE_API_KEY"),
             output_cap_field="max_completion_tokens",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from batchkit._logic.prompting import repair_turns
 from batchkit._logic.tasks import Task
-from batchkit.records import Answer, Completion, Failure, Finish, Question, Text, Turn
+from batchkit.records import Answer, Completion, Failure, Finish, Question, Structured, Text, Turn
 
 __all__ = ["Again", "judge"]
 
@@ -54,6 +54,8 @@ def _ended_early(question: Question, completion: Completion) -> Failure | Again:
 def _excerpt(what: str, completion: Completion) -> str:
     """Say what happened, with the beginning of what the model said."""
     reply = completion.reply
+    if isinstance(reply, Structured) and reply.value is None:
+        return f"{what}: None was returned"
     said = reply.text if isinstance(reply, Text) else getattr(reply, "value", "")
     said = " ".join((said if isinstance(said, str) else repr(said)).split())
     return f"{what}: {said[:120]!r}" if said else f"{what}: the reply was empty"

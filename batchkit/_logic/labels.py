@@ -257,6 +257,8 @@ def _refuse_bad_labels(labels: Sequence[Any]) -> None:
         if isinstance(label, (tuple, frozenset)):
             raise LabelError(f"label {i} is {label!r}; labels are single values (text, number, bool, Enum).")
         if label in seen:
+            if repr(seen[label]) == repr(label):
+                raise LabelError(f"the label {label!r} is given twice. Give each once; of a column: .unique().")
             raise LabelError(f"the labels {seen[label]!r} and {label!r} are equal. Keep one, or make them differ.")
         seen[label] = label
 

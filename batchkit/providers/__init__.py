@@ -50,7 +50,13 @@ def resolve(target: object) -> Provider:
         )
     vendor, colon, model = target.partition(":")
     if not colon or not model or vendor not in _VENDORS:
-        hint = "" if vendor in _VENDORS else f" {nearest(vendor.lower(), _VENDORS)}"
-        raise ConfigError(f"{target!r} is no provider spec: 'vendor:model', for example 'openai:gpt-6-luna'.{hint}")
+        slashed = target.partition("/")
+        if vendor in _VENDORS:
+            hint = f"Put the model behind it: '{vendor}:MODEL'."
+        elif not colon and slashed[0] in _VENDORS and slashed[2]:
+            hint = f"Write '{slashed[0]}:{slashed[2]}'."
+        else:
+            hint = nearest(vendor.lower(), _VENDORS)
+        raise ConfigError(f"{target!r} is no provider spec: 'vendor:model', for example 'openai:gpt-6-luna'. {hint}")
     make = _CLASSES.get(vendor)
     return OpenAICompatible(model, vendor=vendor) if make is None else make(model)

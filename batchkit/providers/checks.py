@@ -98,10 +98,10 @@ def text(where: str, name: str, value: object) -> str:
     return value
 
 
-def base_url(where: str, url: str | None) -> str:
+def base_url(where: str, url: str | None, example: str) -> str:
     """An http or https URL."""
     if url is None:
-        raise ConfigError(f"{where} needs base_url=, for example base_url='http://localhost:8000/v1'.")
+        raise ConfigError(f"{where} needs base_url=, for example base_url={example!r}.")
     reason = check_base_url(url)
     if reason is not None:
         # The reason leaves the URL out where it may hold a password.

@@ -12,7 +12,15 @@ from urllib.parse import urlsplit
 from batchkit._dialects import DIALECTS
 from batchkit._dialects.base import Dialect, canonical_url
 from batchkit._dialects.hints import key_problem
-from batchkit._dialects.profiles import PROFILES, Profile, check_settings, default_concurrency, dialect_name, is_own
+from batchkit._dialects.profiles import (
+    PROFILES,
+    Profile,
+    check_settings,
+    default_concurrency,
+    dialect_name,
+    is_local,
+    is_own,
+)
 from batchkit._engine.callers import Caller, HttpCaller
 from batchkit._logic.pricing import Price
 from batchkit._logic.tasks import Task
@@ -61,7 +69,8 @@ class _HttpProvider(Provider):
         self._profile: Profile = PROFILES[self._vendor]
         self._needs_key = self._profile.key_required
         self.model = checks.text(where, "model", model)
-        self.base_url = checks.base_url(where, self._usual_base_url() if base_url is None else base_url)
+        address = self._usual_base_url() if base_url is None else base_url
+        self.base_url = checks.base_url(where, address, self._profile.example_url)
         self._default_name = f"{self._profile.vendor}:{model}"
         self.name = self._default_name if name is None else checks.text(where, "name", name)
         usual = default_concurrency(self._profile, self.base_url)
@@ -147,8 +156,8 @@ class _HttpProvider(Provider):
 
     def _check_key(self, where: str, key: str) -> None:
         own = is_own(Endpoint(self._profile.vendor, self.model, self.base_url))
-        if not own and key.isascii() and key.isprintable():
-            return  # another server's keys look as it pleases
+        if (not own or is_local(self.base_url)) and key.isascii() and key.isprintable():
+            return  # another server's keys look as it pleases, and one on this machine may take any
         problem = key_problem(key, self._profile.vendor if own else None)
         if problem is not None:
             raise ConfigError(f"{where}: {problem}")

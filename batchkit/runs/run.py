@@ -191,7 +191,8 @@ class Run(Record):
 
     def tell_news(self) -> None:
         """Warn of what the user should know, each thing once."""
-        news, self._news = self._news, []
+        news = self._news.copy()
+        self._news.clear()  # and not another list: the journal adds to this one
         for text in news:
             warnings.warn(text, BatchkitWarning, stacklevel=_levels_to_the_user())
 
@@ -347,6 +348,7 @@ def carry_out(asked: Asked, view: ViewMaker | None, adjust: Adjustment | None = 
     with bridge.home_loop(any(provider.needs_home_loop for provider in compiled.providers)) as home:
         launched = Launch(asked, compiled, view, home, adjust)
         try:
+            launched.run.tell_news()
             _wait(launched, home)
         finally:
             launched.end()
@@ -397,7 +399,9 @@ def planned(
         compiled.itineraries,
         tuple(provider._lane(asked.task, texts, home) for provider in providers),
     )
-    return Run(asked, units, compiled, plan, None if adjust is None else adjust.earlier)
+    run = Run(asked, units, compiled, plan, None if adjust is None else adjust.earlier)
+    run._news += compiled.news
+    return run
 
 
 def _check_budget(run: Run) -> None:

@@ -44,6 +44,14 @@ def test_an_invalid_reply_is_asked_again_with_the_complaint():
     assert (final.kind, final.message) == ("invalid_answer", "no valid answer, asked twice: 'neither'")
 
 
+def test_a_function_that_forgets_to_return_is_told():
+    """Where None comes back the message says so, and not 'None' as if it were a text."""
+    asked = QUESTION._replace(complaint="not that")
+    final = judge(TASK, asked, Completion(Structured(None), finish=Finish.STOP))
+    assert isinstance(final, Failure)
+    assert final.message == "no valid answer, asked twice: None was returned"
+
+
 @pytest.mark.parametrize(("finish", "kind"), [(Finish.REFUSED, "refused"), (Finish.FILTERED, "filtered")])
 def test_refusals_are_final(finish, kind):
     """A refused or filtered reply is not asked again, even where its text names a label."""

@@ -107,7 +107,7 @@ def test_codes_give_way_to_labels(given):
         ({}, "no labels"),
         ([1, True], "are equal"),
         ([1, 1.0], "are equal"),
-        (["a", "b", "a"], "are equal"),
+        (["a", "b", "a"], r"label 'a' is given twice\. Give each once; of a column: \.unique\(\)"),
         ([Mood.GOOD, "good"], "are equal"),
         (["a", None], "label 1 is None"),
         (["a", float("nan")], "missing"),
