@@ -180,7 +180,8 @@ class Gate:
         if self._tokens is not None and said.tokens is not None and said.tokens.remaining is not None:
             self._tokens.lower(now, said.tokens.remaining)
         wait = said.wait()
-        if wait:
+        # A longer one is for a 429 to say, which stops the provider: nobody waits for hours on an answer's word.
+        if 0 < wait <= max((limits.deadline for limits in self._members), default=0.0):
             self.pause(now + wait)
         if is_new:
             self._wake_all()
