@@ -53,9 +53,9 @@ class Plan:
         self._run = planned(asked, self._compiled, None, keyless=True)
         units = self._run._units
         self.rows = len(asked.table.frame)
-        self.blank = int(asked.table.blank.sum())
+        self.blank = self._run.blank
         self.unique = len(units.first_row)
-        self.unrouted = int((units.unit_of_row < 0).sum()) - self.blank
+        self.unrouted = self._run.unrouted
         self._is_answered = self._look_up()
         self.pilot = self._fly(sample) if sample else None
         self.answered = int(self._is_answered.sum())

@@ -65,6 +65,16 @@ class Record:
         return self._output.name
 
     @property
+    def blank(self) -> int:
+        """Rows that hold nothing to ask about."""
+        return int(self._table.blank.sum())
+
+    @property
+    def unrouted(self) -> int:
+        """Rows that the route sends to nobody, blank ones left out."""
+        return int((self._unrouted & ~self._table.blank).sum())
+
+    @property
     def snapshot(self) -> Snapshot:
         """Counts of the moment."""
         return self._ledger.snapshot()

@@ -20,6 +20,12 @@ def hint(*, button: bool, blocking: bool, terminal: bool = False) -> str:
 
 def remarks(run: Run) -> tuple[str, ...]:
     """What is worth a line of its own once a run is over."""
-    if run.new_journal is None:
-        return ()
-    return (f"Finished answers are kept in {run.new_journal} (see bk.journal(); journal=False keeps none).",)
+    said = [f"{_more(run.blank)} blank and not asked about."] if run.blank else []
+    said += [f"{_more(run.unrouted)} sent to nobody by the route."] if run.unrouted else []
+    if run.new_journal is not None:
+        said.append(f"Finished answers are kept in {run.new_journal} (see bk.journal(); journal=False keeps none).")
+    return tuple(said)
+
+
+def _more(count: int) -> str:
+    return f"{count:,} more {'row is' if count == 1 else 'rows are'}"

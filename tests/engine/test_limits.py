@@ -356,7 +356,7 @@ def test_what_others_used_up_is_gone():
 
 @pytest.mark.parametrize(("reset", "pause"), [(59.0, 59.0), (600.0, 600.0), (601.0, 0.0), (7_200.0, 0.0)])
 def test_no_answer_makes_rows_wait_beyond_their_deadline(reset, pause):
-    """Where nothing is left for hours by an answer's headers, the next request finds out what its provider says to it."""
+    """Where nothing is left for hours by an answer's headers, the next request finds out what holds."""
     told = gate(Limits(100, deadline=600.0))
     told.hear(0.0, Allowances(requests=Allowance(remaining=0, reset=reset)))
     assert told.enter(0.0, 0, nobody) == pause

@@ -20,7 +20,7 @@ def lane(name="fast", stopped=None, adapted=()):
 def run_at(rows, answered, errors=(), lanes=(), finished=None, **values):
     errors, lanes = dict(errors), lanes or (lane(),)
     snapshot = Snapshot(rows, answered, sum(errors.values()), errors, lanes, finished, **values)
-    return SimpleNamespace(snapshot=snapshot, new_journal=None)
+    return SimpleNamespace(snapshot=snapshot, new_journal=None, blank=0, unrouted=0)
 
 
 def over(rows, answered, errors=(), lanes=(), **values):
@@ -106,6 +106,18 @@ def test_a_new_journal_is_named_once(capsys):
     _, err = drawn(capsys)
     assert err.count("/somewhere/journal.sqlite") == 1
     assert "journal=False" in err
+
+
+def test_rows_that_nobody_was_asked_about_are_counted(capsys):
+    """Where all rows are blank, or the route sends some to nobody, the summary says so."""
+    none = over(0, 0)
+    none.blank, none.unrouted = 1_200, 1
+    TextView("label").close(none)
+    TextView("label").close(over(3, 3))
+    _, err = drawn(capsys)
+    assert "1,200 more rows are blank and not asked about." in err
+    assert "1 more row is sent to nobody by the route." in err
+    assert err.count("more row") == 2
 
 
 def test_what_a_model_refused_is_said(capsys):
