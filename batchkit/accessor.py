@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeAlias, TypeVar
 
 import pandas as pd
 
-from batchkit.errors import InputError, UnknownKeyword
+from batchkit.errors import ConfigError, InputError, UnknownKeyword
 from batchkit.runs import Asked, Job, Plan, Run, carry_out, carry_out_async, start
 from batchkit.settings import check_call
 from batchkit.verbs import VERBS
@@ -20,6 +20,8 @@ __all__ = ["FrameLLM", "SeriesLLM", "register"]
 
 
 Verb: TypeAlias = Callable[..., Asked]
+P = ParamSpec("P")
+R = TypeVar("R")
 M = TypeVar("M", bound=Callable[..., Any])
 
 
@@ -188,16 +190,42 @@ def _attach(verb: Verb, on_series: bool) -> None:
         if on_series
         else (FrameLLM, FrameAio, FrameBackground, FramePlan)
     )
-    setattr(plain, verb.__name__, _dressed(call, answers, doc))
-    setattr(awaited, verb.__name__, _dressed(aio, answers, _without_example(doc)))
-    setattr(job, verb.__name__, _dressed(background, handle, _job_doc(doc)))
-    setattr(planned, verb.__name__, _dressed(plan, forecast, _plan_doc(doc)))
+    setattr(plain, verb.__name__, _dressed(_refusing(call), answers, doc))
+    setattr(awaited, verb.__name__, _dressed(_refusing_later(aio), answers, _without_example(doc)))
+    setattr(job, verb.__name__, _dressed(_refusing(background), handle, _job_doc(doc)))
+    setattr(planned, verb.__name__, _dressed(_refusing(plan), forecast, _plan_doc(doc)))
 
 
 def _checked(sample: Any) -> int:
     if isinstance(sample, bool) or not isinstance(sample, int) or sample < 0:
         raise InputError(f"sample={sample!r} must be a whole number of rows.")
     return sample
+
+
+def _refusing(method: Callable[P, R]) -> Callable[P, R]:
+    """Let a refusal show the user's line, and not the way that it took through here: in a notebook, all is printed."""
+
+    @wraps(method)
+    def brief(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except (ConfigError, InputError) as error:
+            raise error.with_traceback(None) from error.__cause__
+
+    return brief
+
+
+def _refusing_later(method: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+    """The same for what is awaited."""
+
+    @wraps(method)
+    async def brief(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return await method(*args, **kwargs)
+        except (ConfigError, InputError) as error:
+            raise error.with_traceback(None) from error.__cause__
+
+    return brief
 
 
 def _dressed(method: M, signature: inspect.Signature, doc: str) -> M:

@@ -601,7 +601,10 @@ def _evaluated(expression: str, frame: pd.DataFrame, rule: str) -> Any:
         # answer does not depend on whether numexpr is installed.
         return frame.eval(expression, engine="python", local_dict={}, global_dict={})
 
-    values = _called(evaluate, frame, rule, partial(_hint_at_expression, expression, frame))
+    try:
+        values = _called(evaluate, frame, rule, partial(_hint_at_expression, expression, frame))
+    except RouteError as error:
+        raise error from None  # the user's expression is in no line of pandas that a traceback would show
     if isinstance(values, pd.DataFrame):
         raise RouteError(f"{rule}a single = assigns. Write == to compare.")
     return values

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import doctest
 import importlib
 import inspect
+import traceback
 import warnings
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -160,6 +163,41 @@ def test_the_settings_of_providers_are_those_they_take():
     taken = {name for kind in (bk.OpenAI, bk.OpenAICompatible) for name in inspect.signature(kind).parameters}
     of_verbs = {*inspect.signature(pd.DataFrame({"a": []}).llm.classify).parameters, "name", "vendor", "dialect"}
     assert taken - of_verbs == settings.PROVIDER_SETTINGS
+
+
+@pytest.mark.parametrize("way", ["call", "aio", "background", "plan"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"column": "txet"},
+        {"labels": ["a", "a"]},
+        {"route": "openai"},
+        {"rout": 1},
+        {"route": bk.when("lnag == 'zh'", None).otherwise(None)},
+    ],
+    ids=str,
+)
+def test_a_refusal_shows_the_users_line_and_little_else(df, rules, way, wrong):
+    """Of a traceback, which a notebook prints in full, one line is the package's, and none is another library's."""
+    face = {"call": df.llm, "aio": df.llm.aio, "background": df.llm.background, "plan": df.llm.plan}[way]
+    settings = {"column": "text", "labels": ["a", "b"], "route": rules, **wrong}
+    with pytest.raises((bk.ConfigError, bk.InputError)) as caught:
+        asyncio.run(face.classify(**settings)) if way == "aio" else face.classify(**settings)
+    files = [Path(entry.filename).name for entry in traceback.extract_tb(caught.value.__traceback__)]
+    assert files[-1] == "accessor.py"
+    assert files.count("accessor.py") == 1
+    assert caught.value.__cause__ is None
+
+
+def test_a_refusal_shows_where_the_users_function_failed(df, rules):
+    """What a condition's own function raised stays beside the refusal, with its line."""
+
+    def condition(frame):
+        return frame["no such column"]
+
+    with pytest.raises(bk.RouteError) as caught:
+        df.llm.classify("text", ["a"], route=bk.when(condition, rules).otherwise(None))
+    assert "condition" in [entry.name for entry in traceback.extract_tb(caught.value.__cause__.__traceback__)]
 
 
 @pytest.mark.parametrize("details", ["some", 1, 0, ["confidence"], "FULL"])
