@@ -21,6 +21,7 @@ __all__ = [
     "Table",
     "Units",
     "attach",
+    "has_all",
     "label_values",
     "list_values",
     "named",
@@ -30,7 +31,8 @@ __all__ = [
     "units",
 ]
 
-_DEFAULT_STRING: Any = "str" if int(pd.__version__.partition(".")[0]) >= 3 else "string"
+_PANDAS = int(pd.__version__.partition(".")[0])
+_DEFAULT_STRING: Any = "str" if _PANDAS >= 3 else "string"
 
 Texts = npt.NDArray[np.object_]
 Flags = npt.NDArray[np.bool_]
@@ -46,7 +48,7 @@ class Table:
     Attributes
     ----------
     frame : DataFrame
-        As the user gave it.
+        As it was when it was read, whatever is done to the user's later.
     columns : tuple
         Labels of the columns the texts come from.
     texts : ndarray of object
@@ -101,7 +103,12 @@ def read(frame: pd.DataFrame, column: Hashable | Sequence[Hashable]) -> Table:
     columns = _chosen(frame, column)
     parts = [_cells(_pick(frame, label)) for label in columns]
     texts, blank = parts[0] if len(parts) == 1 else _joined(columns, parts)
-    return Table(frame, columns, texts, blank)
+    return Table(frame.copy(deep=not _copies_on_write()), columns, texts, blank)
+
+
+def _copies_on_write() -> bool:
+    """Whether a copy shares its data until one of the two is changed."""
+    return _PANDAS >= 3 or pd.options.mode.copy_on_write is True
 
 
 def _chosen(frame: pd.DataFrame, column: object) -> tuple[Hashable, ...]:
@@ -270,8 +277,8 @@ def _numbered(texts: Texts) -> npt.NDArray[np.int64]:
 # ---- writing ----------------------------------------------------------------------------------
 
 
-def protect(frame: pd.DataFrame, names: Iterable[str], out: str, overwrite: bool) -> None:
-    """Refuse to write over columns that are not ours.
+def protect(frame: pd.DataFrame, names: Iterable[str], out: str, overwrite: bool) -> bool:
+    """Refuse to write over columns that are not ours; say whether ``<out>`` is an earlier output of ours.
 
     Parameters
     ----------
@@ -307,9 +314,15 @@ def protect(frame: pd.DataFrame, names: Iterable[str], out: str, overwrite: bool
                 f"{counts[name]} columns are called {name!r}, so none can be replaced, not even with overwrite=True. "
                 "Rename or drop them, or pass output_column= to write under another name."
             )
+    return ours
 
 
-def attach(frame: pd.DataFrame, new: Mapping[str, Any]) -> pd.DataFrame:
+def has_all(frame: pd.DataFrame, names: Iterable[str]) -> bool:
+    """Whether a frame has a column of each of these names."""
+    return {_key(frame, name) for name in names} <= set(frame.columns)
+
+
+def attach(frame: pd.DataFrame, new: Mapping[str, Any], drop: Iterable[str] = ()) -> pd.DataFrame:
     """Return a copy of ``frame`` with columns added or replaced.
 
     Parameters
@@ -319,13 +332,15 @@ def attach(frame: pd.DataFrame, new: Mapping[str, Any]) -> pd.DataFrame:
     new : mapping of str to array
         One value per row, in row order. An index of theirs is ignored. Where the frame has
         several levels of column labels, a name stands on the first and the others are empty.
+    drop : iterable of str
+        Columns to leave out, if they are there.
 
     Returns
     -------
     DataFrame
         Of the frame's own class, with the identical index.
     """
-    out = frame.copy()
+    out = frame.drop(columns=[_key(frame, name) for name in drop], errors="ignore").copy()
     for name, values in new.items():
         out[_key(out, name)] = values.array if isinstance(values, (pd.Series, pd.Index)) else values
     return out

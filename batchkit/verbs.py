@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ def classify(
         raise ConfigError(f"confidence={confidence!r} is not one of 'auto', None.")
     _check_flags(multi_label=multi_label, overwrite=overwrite, refresh=refresh, dedupe=dedupe)
     table = columns.read(frame, column)
-    columns.protect(frame, output.names(), output.name, overwrite)
+    output = replace(output, is_again=columns.protect(frame, output.names(), output.name, overwrite))
     task = Classify(
         known,
         _instructions(instructions),

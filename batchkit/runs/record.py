@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +88,7 @@ class Record:
         rows = self._rows("answer", *parts)
         values = {self._output.name: self._output.column(rows["answer"])}
         values.update(zip(names, (rows[part] for part in parts), strict=True))
-        return columns.attach(self._table.frame, values)
+        return columns.attach(self._table.frame, values, self._output.stale(self._table.frame))
 
     @property
     def rows(self) -> pd.DataFrame:
@@ -108,9 +109,10 @@ class Record:
         parts = ("provider", "error", "message")
         rows = self._rows("status", *parts)
         failed = np.flatnonzero(rows["status"] == "failed")
-        return columns.attach(
-            self._table.frame.iloc[failed], {f"{self._output.name}_{part}": rows[part][failed] for part in parts}
-        )
+        frame = self._table.frame.iloc[failed]
+        earlier = [self._output.name, f"{self._output.name}_confidence"] if self._output.is_again else []
+        new = {f"{self._output.name}_{part}": rows[part][failed] for part in parts}
+        return columns.attach(frame, new, [*earlier, *replace(self._output, details=True).stale(frame)])
 
     @property
     def requests(self) -> pd.DataFrame:

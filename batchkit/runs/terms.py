@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
+from batchkit import columns
 from batchkit._logic.pricing import dollars
 from batchkit._logic.tasks import Task
 from batchkit.columns import Table
@@ -30,11 +33,26 @@ class Output:
     """False: the answer alone; True: with confidence, provider and error; ``"full"``: all."""
     column: Callable[[Sequence[Any]], Any]
     """From one answer per row (None where there is none) to a column."""
+    is_again: bool = False
+    """Whether the frame has an earlier output of ours under that name."""
 
     def names(self) -> list[str]:
         """All columns that will be written, the answer's first."""
         parts = () if self.details is False else BOOKKEEPING + (DETAILS if self.details == "full" else ())
-        return [self.name, *(f"{self.name}_{part}" for part in parts)]
+        return [self.name, *self._named(parts)]
+
+    def stale(self, frame: pd.DataFrame) -> list[str]:
+        """Columns of an earlier output that this one does not write, and that would belie it if they stayed."""
+        if not self.is_again:
+            return []
+        details = self._named(DETAILS)
+        return [
+            *(self._named(BOOKKEEPING) if self.details is False else ()),
+            *(details if self.details != "full" and columns.has_all(frame, details) else ()),
+        ]
+
+    def _named(self, parts: Iterable[str]) -> list[str]:
+        return [f"{self.name}_{part}" for part in parts]
 
 
 @dataclass(frozen=True, slots=True)
