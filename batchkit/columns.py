@@ -27,6 +27,7 @@ __all__ = [
     "named",
     "protect",
     "read",
+    "samples",
     "text_values",
     "units",
 ]
@@ -265,6 +266,19 @@ def units(texts: Texts, blank: Flags, codes: npt.NDArray[np.integer[Any]], dedup
         return Units(unit_of_row, asked[firsts])
     unit_of_row[asked] = np.arange(len(asked))
     return Units(unit_of_row, asked)
+
+
+def samples(texts: Texts, units: Units) -> dict[int, int]:
+    """Number the units of equal text from 0, over all rows, asked or not: a part of them has the same numbers again.
+
+    Returns
+    -------
+    dict of int to int
+        By unit; only those above 0.
+    """
+    numbers = pd.Series(_numbered(texts))
+    number_of_unit = numbers.groupby(numbers).cumcount().to_numpy()[units.first_row]
+    return {int(unit): int(number_of_unit[unit]) for unit in np.flatnonzero(number_of_unit)}
 
 
 def _numbered(texts: Texts) -> npt.NDArray[np.int64]:

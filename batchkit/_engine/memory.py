@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -40,7 +39,6 @@ class Memory:
         self._recalls = recall
         self._found: dict[int, Kept] = {}
         """By place, which is a unit and a lane in one number: see `_place`."""
-        self._samples = _samples(plan)
         self._known_keys: dict[int, bytearray] = {}
         """By lane the keys of all its units, one behind the other: a key costs more than what is done with it."""
         self._keys = [journal.key_maker(lane.fingerprint or b"") for lane in plan.lanes]
@@ -112,7 +110,7 @@ class Memory:
 
     def _new_key(self, unit: int, index: int) -> bytes:
         text = self._plan.texts[unit].encode("utf-8", "surrogatepass")
-        return self._keys[index](text, b"%d" % self._samples.get(unit, 0))
+        return self._keys[index](text, b"%d" % self._plan.samples.get(unit, 0))
 
     def _look_up(self) -> None:
         """Runs in a thread of its own: a million keys take seconds."""
@@ -150,16 +148,3 @@ class Memory:
         *_, tokens_out, then = kept
         now = self._plan.lanes[place % len(self._plan.lanes)].caller.reply_tokens
         return then <= now or tokens_out <= now
-
-
-def _samples(plan: Plan) -> dict[int, int]:
-    """Number equal texts that are asked separately: each has an answer of its own."""
-    if len(set(plan.texts)) == len(plan.texts):
-        return {}
-    seen: Counter[tuple[int, str]] = Counter()
-    samples = {}
-    for unit, (code, text) in enumerate(zip(plan.codes, plan.texts, strict=True)):
-        if seen[code, text]:
-            samples[unit] = seen[code, text]
-        seen[code, text] += 1
-    return samples

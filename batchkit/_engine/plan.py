@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -49,3 +49,6 @@ class Plan:
     """One per unit: how many rows of the frame wait for it."""
     itineraries: tuple[Node, ...]
     lanes: tuple[LaneSpec, ...]
+    samples: Mapping[int, int] = field(default_factory=dict)
+    """By unit, the how many-eth of equal texts it is, from 0, where these are asked separately: each keeps its own
+    answer. A unit that is not here is the first."""

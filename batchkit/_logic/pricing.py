@@ -230,6 +230,8 @@ class Budget:
     ----------
     max_cost : float
         USD.
+    spent : float
+        How much of it is gone already.
 
     Attributes
     ----------
@@ -239,9 +241,10 @@ class Budget:
 
     __slots__ = ("max_cost", "reserved", "spent")
 
-    def __init__(self, max_cost: float) -> None:
+    def __init__(self, max_cost: float, spent: float = 0.0) -> None:
         self.max_cost = max_cost
-        self.spent = self.reserved = 0.0
+        self.spent = spent
+        self.reserved = 0.0
 
     def __repr__(self) -> str:
         return f"Budget({dollars(self.spent)} spent, {dollars(self.reserved)} reserved of {dollars(self.max_cost)})"

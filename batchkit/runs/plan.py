@@ -89,7 +89,7 @@ class Plan:
         if self.pilot is None:
             return carry_out(self._asked, self._view).frame
         done = np.asarray(self.pilot.rows["status"].isin(["answered", "reused"]))
-        return carry_out(self._asked, self._view, Adjustment(~done, None, None, self.pilot)).frame
+        return carry_out(self._asked, self._view, Adjustment(~done, self.pilot, spent=self.pilot.spent)).frame
 
     def __repr__(self) -> str:
         price = "price unknown" if self.cost is None else dollars(self.cost)
@@ -122,7 +122,7 @@ class Plan:
         waiting = np.flatnonzero(~self._is_answered)
         chosen = waiting[np.unique(np.linspace(0, len(waiting) - 1, min(sample, len(waiting))).astype(int))]
         of_row = self._run._units.unit_of_row
-        run = carry_out(self._asked, self._view, Adjustment(np.isin(of_row, chosen), None, None, None))
+        run = carry_out(self._asked, self._view, Adjustment(np.isin(of_row, chosen), None))
         answered = np.asarray(run.rows["status"].isin(["answered", "reused"]))
         self._is_answered[of_row[answered]] = True
         return run
@@ -130,25 +130,28 @@ class Plan:
     def _per_provider(self) -> pd.DataFrame:
         plan = self._run._plan
         sizes = np.array([len(text.encode("utf-8", "replace")) for text in plan.texts], dtype=float)
-        requests = np.zeros(len(plan.lanes))
+        requests = np.zeros(len(plan.lanes), dtype=np.int64)
         text_bytes = np.zeros(len(plan.lanes))
         codes = np.array(plan.codes, dtype=np.int64)
         for code, node in enumerate(plan.itineraries):
             step = advance(node, {})
             mine = (codes == code) & ~self._is_answered
             for seat in step.seats if isinstance(step, Ask) else ():
-                slots = {lane: plan.lanes[lane].limits.max_concurrency for lane in seat.providers}
-                for lane, share in slots.items():
-                    requests[lane] += mine.sum() * share / sum(slots.values())
-                    text_bytes[lane] += sizes[mine].sum() * share / sum(slots.values())
+                lanes = sorted(seat.providers)
+                slots = np.array([plan.lanes[lane].limits.max_concurrency for lane in lanes])
+                # Whole requests, and all of them: each lane ends where its share of the sum ends.
+                ends = np.rint(mine.sum() * np.cumsum(slots) / slots.sum()).astype(np.int64)
+                for lane, count in zip(lanes, np.diff(ends, prepend=0), strict=True):
+                    requests[lane] += count
+                    text_bytes[lane] += sizes[mine].sum() * count / max(1, mine.sum())
         flown = self._flown()
         table = [
-            self._line(lane, requests[index], text_bytes[index], flown.get(lane.name, {}))
+            self._line(lane, int(requests[index]), text_bytes[index], flown.get(lane.name, {}))
             for index, lane in enumerate(plan.lanes)
         ]
         return pd.DataFrame(table).set_index("provider")
 
-    def _line(self, lane: LaneSpec, requests: float, text_bytes: float, flown: Mapping[str, float]) -> dict[str, Any]:
+    def _line(self, lane: LaneSpec, requests: int, text_bytes: float, flown: Mapping[str, float]) -> dict[str, Any]:
         constant = len(lane.brief.system.encode("utf-8", "replace"))
         tokens_in = tokens_of(int(constant * requests + text_bytes))
         if "ratio" in flown:
@@ -156,7 +159,7 @@ class Plan:
         tokens_out = requests * flown.get("tokens_out", tokens_of(int(self._asked.task.reply_bytes())))
         return {
             "provider": lane.name,
-            "requests": round(requests),
+            "requests": requests,
             "tokens_in": round(tokens_in),
             "tokens_out": round(tokens_out),
             "cost": _cost(requests, tokens_in, tokens_out, lane.price),
@@ -181,7 +184,7 @@ class Plan:
         return found
 
 
-def _cost(requests: float, tokens_in: float, tokens_out: float, price: Price | None) -> float:
+def _cost(requests: int, tokens_in: float, tokens_out: float, price: Price | None) -> float:
     """USD, NaN where it is unknown; tiers go by the average request."""
     if not requests:
         return 0.0 if price is not None else np.nan
@@ -189,7 +192,7 @@ def _cost(requests: float, tokens_in: float, tokens_out: float, price: Price | N
     return np.nan if each is None or price is None else (each * requests)
 
 
-def _seconds(lane: LaneSpec, requests: float, tokens: float, each: float | None) -> float:
+def _seconds(lane: LaneSpec, requests: int, tokens: float, each: float | None) -> float:
     """How long a lane is busy: its slots, or its limits, whichever is tighter; NaN where latency is unknown."""
     if each is None:
         return np.nan

@@ -237,6 +237,11 @@ class Record:
                 rows[unit].append(row)
         return rows
 
+    def _concerned(self) -> Any:
+        """By row: whether this run, or the one it goes on from, asks about it; a pilot leaves most out."""
+        own = self._units.unit_of_row >= 0
+        return own if self._earlier is None else own | self._earlier._concerned()
+
     def _rows(self, *names: str) -> dict[str, Any]:
         """By row: what is named, or status, answer and every detail; of this run or else of the one it goes on from."""
         columns_of = self._own_rows()

@@ -67,7 +67,13 @@ class Run(Record):
     """
 
     def __init__(
-        self, asked: Asked, units: columns.Units, compiled: Compiled, plan: Plan, earlier: Record | None = None
+        self,
+        asked: Asked,
+        units: columns.Units,
+        compiled: Compiled,
+        plan: Plan,
+        earlier: Record | None = None,
+        budget: Budget | None = None,
     ) -> None:
         super().__init__(asked, units, compiled, plan, earlier)
         self._view: ViewMaker | None = None
@@ -75,7 +81,7 @@ class Run(Record):
         """What the user should be told, each once."""
         self.new_journal: Path | None = None
         """Where this run began a journal; None where there was one, or none is kept."""
-        self._budget = None if asked.terms.max_cost is None else Budget(asked.terms.max_cost)
+        self._budget = budget
         self._execution: Execution | None = None
         self._future: concurrent.futures.Future[None] | None = None
         self._has_begun = False
@@ -144,8 +150,8 @@ class Run(Record):
         asked = replace(self._asked, terms=terms, route=self._asked.route if route is None else route)
         time.sleep(delay)
         status = self._rows("status")["status"]
-        only = np.asarray((status == "failed") | (status == "pending"))
-        adjust = Adjustment(only, max_concurrency, max_output_tokens, self)
+        only = np.asarray((status == "failed") | (status == "pending")) & self._concerned()
+        adjust = Adjustment(only, self, max_concurrency, max_output_tokens)
         return carry_out(asked, self._view, adjust).frame
 
     @strict
@@ -259,9 +265,11 @@ class Adjustment:
 
     only: npt.NDArray[np.bool_]
     """One per row: whether it is asked about."""
-    max_concurrency: int | None
-    max_output_tokens: int | None
     earlier: Record | None
+    max_concurrency: int | None = None
+    max_output_tokens: int | None = None
+    spent: float = 0.0
+    """USD of ``max_cost`` that are gone already."""
 
 
 class Launch:
@@ -398,8 +406,10 @@ def planned(
         array("i", waiting.astype(np.int32).tobytes()),
         compiled.itineraries,
         tuple(provider._lane(asked.task, texts, home) for provider in providers),
+        {} if asked.terms.dedupe else columns.samples(table.texts, units),
     )
-    run = Run(asked, units, compiled, plan, None if adjust is None else adjust.earlier)
+    budget = None if asked.terms.max_cost is None else Budget(asked.terms.max_cost, adjust.spent if adjust else 0.0)
+    run = Run(asked, units, compiled, plan, None if adjust is None else adjust.earlier, budget)
     run._news += compiled.news
     return run
 

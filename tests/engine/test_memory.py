@@ -96,10 +96,10 @@ def test_the_same_text_under_several_itineraries_is_one_answer():
 def test_equal_texts_asked_apart_have_answers_of_their_own():
     """The n-th of equal units finds the n-th answer, and only what is missing is asked."""
     shelf, said = Shelf(), iter("abc")
-    plan = plan_of(["t", "t"], [known(Script(lambda question, times: (1.0, completion(next(said)))))])
+    plan = plan_of(["t", "t"], [known(Script(lambda question, times: (1.0, completion(next(said)))))], samples={1: 1})
     assert sorted(execute(plan, shelf=shelf).values) == ["a", "b"]
     script = Script(lambda question, times: (1.0, completion(next(said))))
-    ledger = execute(plan_of(["t", "t", "t"], [known(script)]), shelf=shelf)
+    ledger = execute(plan_of(["t", "t", "t"], [known(script)], samples={1: 1, 2: 2}), shelf=shelf)
     assert sorted(ledger.values) == ["a", "b", "c"]
     assert asked(script) == ["t"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from random import Random
@@ -273,6 +273,7 @@ def plan_of(
     *itineraries: Node,
     codes: Sequence[int] | None = None,
     confidence: float | None = None,
+    samples: Mapping[int, int] | None = None,
 ) -> Plan:
     """A plan of one unit per text; without itineraries any lane may answer any of them."""
     nodes = itineraries or (Seat(frozenset(range(len(lanes)))),)
@@ -283,6 +284,7 @@ def plan_of(
         [1] * len(texts),
         tuple(seated(node) for node in nodes),
         tuple(lanes),
+        samples or {},
     )
 
 

@@ -110,3 +110,90 @@ def test_a_pilot_of_twenty_foretells_tokens_and_cost():
     cost = bk.last_run().cost
     assert plan.tokens == pytest.approx(cost.tokens_in + cost.tokens_out, rel=0.1)
     assert plan.cost == pytest.approx(cost.usd, rel=0.1)
+
+
+@pytest.mark.parametrize("slots", [(1, 1), (8, 8), (3, 8), (1, 2, 16)])
+@pytest.mark.parametrize("count", [1, 2, 7, 107])
+def test_providers_that_share_a_queue_get_whole_requests_that_add_up(slots, count):
+    """However a queue is shared, the requests of its providers are all requests."""
+    providers = [bk.FunctionProvider(str, name=f"f{place}", max_concurrency=most) for place, most in enumerate(slots)]
+    df = pd.DataFrame({"text": [f"row {number}" for number in range(count)]})
+    route = bk.split({bk.balance(*providers): ..., None: 0})
+    plan = df.llm.plan.classify("text", LABELS, route=route)
+    assert plan.providers["requests"].sum() == plan.requests == count
+    assert plan.providers["requests"].min() >= 0
+
+
+def test_what_a_pilot_cost_is_part_of_max_cost():
+    """A pilot and the rest of its plan stay within one max_cost together."""
+    df = pd.DataFrame({"text": [f"row {number}" for number in range(60)]})
+    with bk.playground(answer=always_a) as play:
+        provider = play.fast.provider("gpt-4o", max_concurrency=2, max_output_tokens=64, price=(3, 15))
+        df.llm.classify("text", LABELS, route=provider, journal=False, progress=False)
+        whole = bk.last_run().cost.usd
+        limits = {"route": provider, "journal": False, "progress": False, "max_cost": 0.8 * whole}
+        plan = df.llm.plan.classify("text", LABELS, sample=30, **limits)
+        assert 0.4 * whole < plan.pilot.cost.usd <= 0.6 * whole
+        out = plan.run()
+        assert plan.pilot.cost.usd + bk.last_run().cost.usd <= 0.8 * whole
+        assert 0 < out["label_error"].eq("budget").sum() < 30
+
+
+def test_the_retry_of_a_pilot_asks_about_the_pilots_rows_only():
+    """Rows that a pilot left out are not its pending ones: they are for plan.run()."""
+    asked, moods = [], {"bad": True}
+
+    def answer(prompt):
+        asked.append(str(prompt))
+        return None if moods["bad"] else "a"
+
+    df = pd.DataFrame({"text": [f"row {number}" for number in range(60)]})
+    plan = df.llm.plan.classify("text", LABELS, sample=5, route=bk.FunctionProvider(answer), progress=False)
+    flown, moods["bad"] = set(asked), False
+    asked.clear()
+    out = plan.pilot.retry()
+    assert set(asked) == flown
+    assert len(flown) == 5
+    assert out["label"].notna().sum() == 5
+
+
+def test_equal_rows_asked_apart_keep_their_own_answers_after_a_pilot(tmp_path):
+    """With dedupe=False the rest of a plan, and a re-run, ask exactly the rows without an answer of their own."""
+    asked, bad = [], {1}
+
+    def answer(prompt):
+        asked.append(len(asked))
+        return None if asked[-1] in bad else {"label": "a", "confidence": asked[-1] / 100}
+
+    provider = bk.FunctionProvider(answer, version="1", max_concurrency=1)
+    terms = {"route": provider, "dedupe": False, "journal": tmp_path / "j.sqlite", "progress": False}
+    df = pd.DataFrame({"text": ["same"] * 6})
+    plan = df.llm.plan.classify("text", LABELS, sample=2, **terms)
+    assert (plan.requests, len(asked)) == (4, 3)  # one of the pilot's two was asked twice
+    out = plan.run()
+    assert len(asked) == 3 + 4
+    assert out["label_confidence"].nunique() == 6
+    again = df.llm.classify("text", LABELS, **terms)
+    assert len(asked) == 3 + 4
+    assert again["label_confidence"].tolist() == out["label_confidence"].tolist()
+
+
+def test_a_retry_of_equal_rows_asked_apart_takes_no_others_answer(tmp_path):
+    """With dedupe=False a row that failed is asked again though an equal one has its answer."""
+    asked, bad = [], {1, 2}
+
+    def answer(prompt):
+        asked.append(len(asked))
+        return None if asked[-1] in bad else {"label": "a", "confidence": asked[-1] / 100}
+
+    provider = bk.FunctionProvider(answer, version="1", max_concurrency=1)
+    terms = {"route": provider, "dedupe": False, "journal": tmp_path / "j.sqlite", "progress": False}
+    df = pd.DataFrame({"text": ["same"] * 4})
+    out = df.llm.classify("text", LABELS, **terms)
+    assert (out["label"].isna().sum(), len(asked)) == (1, 5)
+    done = bk.last_run().retry()
+    assert len(asked) == 6
+    assert done["label_confidence"].nunique() == 4
+    again = df.llm.classify("text", LABELS, **terms)
+    assert len(asked) == 6
+    assert again["label_confidence"].tolist() == done["label_confidence"].tolist()
