@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import functools
 import os
 import random
 import shutil
@@ -360,6 +361,76 @@ def test_functions_are_kept_under_their_version(place):
         seen.clear()
         classify(frame(2), bk.FunctionProvider(rules, version=version))
         assert len(seen) == requests
+
+
+class Speaker:
+    """Says what it was made with, and counts."""
+
+    def __init__(self, says):
+        self.says, self.calls = says, 0
+
+    def __call__(self, prompt):
+        self.calls += 1
+        return self.says
+
+    say = __call__
+
+
+class OtherSpeaker(Speaker):
+    """Another class of the same."""
+
+
+def says(label, prompt):
+    return label
+
+
+def says_by_name(prompt, label):
+    return label
+
+
+def made(label):
+    calls = 0
+
+    def answer(prompt):
+        nonlocal calls
+        calls += 1
+        return label
+
+    return answer
+
+
+KINDS = {
+    "partials": lambda label: functools.partial(says, label),
+    "partials by name": lambda label: functools.partial(says_by_name, label=label),
+    "objects": Speaker,
+    "classes": lambda label: {"billing": Speaker, "defect": OtherSpeaker}[label](label),
+    "methods": lambda label: Speaker(label).say,
+    "closures": made,
+    "lambdas": lambda label: {"billing": lambda prompt: "billing", "defect": lambda prompt: "defect"}[label],
+    "lambdas in lambdas": lambda label: {
+        "billing": lambda prompt: (lambda: "billing")(),
+        "defect": lambda prompt: (lambda: "defect")(),
+    }[label],
+    "defaults": lambda label: lambda prompt, label=label: label,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_functions_of_one_name_do_not_answer_for_each_other(kind, place):
+    """Under one version, each function finds its own answers again and nobody else's, whoever is asked about a row."""
+    df = frame(4).assign(who=["one", "two"] * 2)
+    for swapped in (False, True):
+        keys = ["two", "one"] if swapped else ["one", "two"]
+        for again in range(2):
+            billing, defect = (
+                bk.FunctionProvider(KINDS[kind](label), version="1", name=label) for label in LABELS[::2]
+            )
+            out = classify(df, bk.by("who", dict(zip(keys, [billing, defect], strict=True))))
+            wanted = ["defect", "billing"] * 2 if swapped else ["billing", "defect"] * 2
+            assert out["label"].tolist() == wanted
+            assert out["label_provider"].astype(object).tolist() == wanted
+            if again:
+                assert bk.last_run().rows["status"].eq("reused").all()
 
 
 def test_a_gold_column_is_never_touched(play):

@@ -65,7 +65,8 @@ class LangChain(FunctionProvider):
         and ``.schema``. Needed for templates of several variables.
     version : str, optional
         Lets its answers be kept in the journal, under the runnable's class and this text: change
-        it whenever the runnable answers otherwise. Without it they are not kept.
+        it whenever the runnable answers otherwise, and give two runnables of one class two of
+        them. Without it answers are not kept.
     timeout, deadline, max_retries, rpm, instructions
         As for `OpenAI`. What a vendor's client raises for an HTTP error means what it means
         elsewhere here: a rate limit pauses the provider for as long as it was asked to, a server

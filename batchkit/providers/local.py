@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib.util
 import inspect
 from collections.abc import Callable
+from types import CellType, CodeType
 from typing import Any, Literal
 
 from batchkit._engine.callers import Caller, EmbeddedCaller, FunctionCaller
@@ -86,8 +88,9 @@ class FunctionProvider(Provider):
     rows_per_request : int
         The most prompts a batched function gets at once.
     version : str, optional
-        Lets its answers be kept in the journal, under the function's qualified name and this
-        text: change it whenever the function answers otherwise. Without it they are not kept.
+        Lets its answers be kept in the journal, under the function's qualified name (with what a
+        partial, a closure or an object holds of texts) and this text: change it whenever the
+        function answers otherwise. Without it they are not kept.
     timeout, deadline, max_retries, rpm, instructions
         As for `OpenAI`. ``TimeoutError`` and ``ConnectionError`` count as transient and are
         retried; any other exception is the row's error, of kind ``function``.
@@ -154,5 +157,47 @@ class FunctionProvider(Provider):
     def _fingerprint(self, task: Task, brief: Brief) -> bytes | None:
         if self._version is None:
             return None
-        name = f"{getattr(self._function, '__module__', '')}.{getattr(self._function, '__qualname__', '')}"
-        return fingerprint(task, brief, function=name, version=self._version)
+        return fingerprint(task, brief, function=_identity(self._function), version=self._version)
+
+
+def _identity(function: Any) -> list[Any]:
+    """Module and qualified name, and what tells apart functions that share these.
+
+    These are what a ``partial`` is bound to, the texts a closure or an object holds, and what a lambda does. Numbers
+    that a closure or an object holds are left out: they count calls, and would be others the next time.
+    """
+    if isinstance(function, functools.partial):
+        by_name = sorted((name, _plain(value)) for name, value in function.keywords.items())
+        return ["partial", _identity(function.func), [_plain(value) for value in function.args], by_name]
+    if inspect.ismethod(function):
+        return [*_identity(function.__func__), _texts_of(function.__self__)]
+    if not inspect.isroutine(function):
+        return [type(function).__module__, type(function).__qualname__, _texts_of(function)]
+    named: list[Any] = [str(function.__module__), function.__qualname__]
+    if not inspect.isfunction(function):
+        return named
+    code = function.__code__
+    kept = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    texts = [(name, text) for name, cell in kept if isinstance(text := _content(cell), str)]
+    does = _code(code) if code.co_name == "<lambda>" else []
+    return [*named, texts, [_plain(value) for value in function.__defaults__ or ()], does]
+
+
+def _content(cell: CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # nothing is in it yet
+        return None
+
+
+def _code(code: CodeType) -> list[Any]:
+    inner = [_code(value) if isinstance(value, CodeType) else _plain(value) for value in code.co_consts]
+    return [code.co_code.hex(), inner, code.co_names]
+
+
+def _plain(value: object) -> str:
+    return repr(value) if isinstance(value, (str, int, float, bool, bytes, type(None))) else type(value).__qualname__
+
+
+def _texts_of(holder: object) -> list[tuple[str, str]]:
+    return sorted((name, value) for name, value in getattr(holder, "__dict__", {}).items() if isinstance(value, str))
