@@ -46,8 +46,8 @@ _ADDED = 400
 """Tokens of a tool's own instructions, of which no one tells beforehand."""
 _TURN = 2_000
 """So many units are lined up, and perhaps answered from memory, at a stretch."""
-_PATIENCE_WITH_DISK = 2.0
-"""Seconds for which an ended run waits for answers to be written down."""
+_PATIENCE_WITH_DISK = 0.3
+"""Seconds from its halt on for which an ended run waits for answers to be written down, if it gave no longer grace."""
 
 
 class Lane:
@@ -159,6 +159,7 @@ class Execution:
         self._lanes: list[Lane] = []
         self._over = asyncio.Event()
         self._halted: str | None = None
+        self._halted_at: float | None = None
         self._crash: BaseException | None = None
 
     async def run(self) -> None:
@@ -191,7 +192,10 @@ class Execution:
             _cancel(limit)
             await self._abandon()
             if self._memory is not None:
-                await self._memory.flush(_PATIENCE_WITH_DISK)
+                # They are paid for: what the disk does not take in time is shown all the same.
+                waited = 0.0 if self._halted_at is None else self._loop.time() - self._halted_at
+                for lane, ticket, answer in await self._memory.flush(max(0.0, _PATIENCE_WITH_DISK - waited)):
+                    self._arrive(lane, ticket, answer)
             for lane in joined:
                 for load in lane.admitted:
                     lane.gate.leave(self._loop.time(), load.reserved, 0, lane.wake, load.entered)
@@ -217,7 +221,7 @@ class Execution:
     def halt(self, why: str, grace: float | None = None) -> None:
         """Send nothing new. What is in flight may still arrive for ``grace`` seconds (None: its own time-outs)."""
         if self._halted is None:
-            self._halted = why
+            self._halted, self._halted_at = why, asyncio.get_running_loop().time()
             for lane in self._lanes:
                 _cancel(lane.timer)
                 lane.gate.forget(lane.wake)

@@ -140,6 +140,7 @@ class Journal:
         self._identity: _Identity | None = None
         self._is_damaged = False
         self._until_cap_check = 0
+        self._patience = _GRACE
         self._start_afresh()
         self._begin()
         self._hash = blake2b(digest_size=16, key=self._salt)
@@ -182,7 +183,7 @@ class Journal:
             if self._uses != 0:
                 return
             _journals.remove(self)
-        self._end(_GRACE)
+        self._end(self._patience)
 
     def key(self, parts: Sequence[bytes]) -> bytes:
         """Hash what an answer depends on, salted by the file: 16 bytes, the same wherever the file goes."""
@@ -238,6 +239,15 @@ class Journal:
         self._hand_over((None, None, lambda _: reached.set()))
         self._hurry.set()
         return reached.wait(timeout) and self.problem is None
+
+    def is_late(self, count: int) -> None:
+        """Note that somebody shows ``count`` answers although they are not in the file yet, and waits no longer."""
+        self._patience = 0.0
+        if self.problem is None:  # else it was told
+            self._news.append(
+                f"{count:,} answers are not in the journal {self.path} yet: another program keeps it busy. They are in "
+                "the frame and in bk.last_run(), and are written if it is let go while this process lives."
+            )
 
     def news(self) -> list[str]:
         """What the user should be told since this was last asked: each text once."""

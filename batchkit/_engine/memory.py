@@ -44,7 +44,13 @@ class Memory:
         self._keys = [journal.key_maker(lane.fingerprint or b"") for lane in plan.lanes]
         self.units: frozenset[int] = frozenset()
         """Those that somebody has answered before."""
-        self.unwritten = 0
+        self._unwritten: dict[int, Any] = {}
+        """The tokens of answers on their way to the disk, by what `id` says of each."""
+
+    @property
+    def unwritten(self) -> int:
+        """How many answers are on their way to the disk."""
+        return len(self._unwritten)
 
     def begin(self, loop: asyncio.AbstractEventLoop, written: Callable[[list[Any]], None]) -> None:
         """Say who is told of answers that have been written: ``written`` gets their tokens, on ``loop``."""
@@ -92,17 +98,20 @@ class Memory:
             lane.caller.reply_tokens,
             time.time(),
         )
-        self.unwritten += 1
+        self._unwritten[id(token)] = token
         self._journal.put(entry, token, self._hand_over)
 
-    async def flush(self, timeout: float) -> None:
-        """Wait until all is written, for a while."""
-        if self.unwritten:
+    async def flush(self, timeout: float) -> list[Any]:
+        """Wait until all is written, for a while; the tokens of what is not then, which nobody is told of later."""
+        if self._unwritten:
             await in_thread(self._journal.flush, timeout)
+        late, self._unwritten = list(self._unwritten.values()), {}
+        if late:
+            self._journal.is_late(len(late))
+        return late
 
     def _written(self, tokens: list[Any], written: Callable[[list[Any]], None]) -> None:
-        self.unwritten -= len(tokens)
-        written(tokens)
+        written([token for token in tokens if self._unwritten.pop(id(token), None) is not None])
 
     def _key(self, unit: int, index: int) -> bytes:
         known = self._known_keys.get(index)

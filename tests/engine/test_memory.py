@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from virtual import Script, Shelf, at_once, completion, execute, lane, plan_of, run
+from virtual import Script, Shelf, at_once, completion, execute, lane, plan_of, run, start
 
 from batchkit._engine import memory as module
 from batchkit._engine.memory import Memory
@@ -176,15 +176,40 @@ def test_a_run_that_is_gone_stops_nobody():
     assert memory.unwritten == 1
 
 
+def test_an_answer_that_the_disk_does_not_take_is_shown_when_the_run_is_stopped():
+    """What was paid for stands in the frame, the user is told how much is not written, and no later word changes it."""
+    shelf = Shelf(delay=1_000.0)
+    shelf.flush = lambda timeout: False
+
+    async def main():
+        execution, ledger = start(plan_of(["a", "b"], [known()]), shelf=shelf)
+        loop = asyncio.get_running_loop()
+        loop.call_later(1.5, execution.halt, "interrupted", 2.0)
+        await execution.run()
+        ended = loop.time()
+        await asyncio.sleep(2_000)  # the writer comes at last
+        return ledger, ended
+
+    ledger, ended = run(main())
+    assert (ledger.values, ended) == (["a", "b"], 3.5)
+    assert (ledger.snapshot().answered, ledger.snapshot().finished) == (2, "interrupted")
+    assert shelf.late == 2
+
+
 def test_tokens_come_back_on_the_loop():
     """Whatever thread writes, the run hears of it in its own."""
     heard = []
 
+    class Writer(Shelf):
+        def put(self, entry, token, done):
+            self.done = done
+
     async def main():
-        loop = asyncio.get_running_loop()
-        memory = Memory(Shelf(), plan_of(["t"], [known()]))
+        loop, shelf = asyncio.get_running_loop(), Writer()
+        memory = Memory(shelf, plan_of(["t"], [known()]))
         memory.begin(loop, lambda tokens: heard.append((tokens, threading.current_thread())))
-        writer = threading.Thread(target=memory._hand_over, args=(["token"],))
+        memory.keep(0, 0, Answer("t"), completion("t"), "token")
+        writer = threading.Thread(target=shelf.done, args=(["token"],))
         writer.start()
         writer.join()
         await asyncio.sleep(0.1)

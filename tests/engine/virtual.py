@@ -151,6 +151,7 @@ class Shelf:
 
     def __init__(self, delay: float = 0.0) -> None:
         self.delay = delay
+        self.late = 0
         self.entries: dict[bytes, Entry] = {}
         self._pending: deque[tuple[Entry, Any, Done]] = deque()
 
@@ -172,6 +173,9 @@ class Shelf:
         while self._pending:
             self._keep_next()
         return True
+
+    def is_late(self, count: int) -> None:
+        self.late = count
 
     def answers(self) -> list[tuple[str, Any]]:
         """Who gave which answer, as far as it is kept."""
