@@ -57,7 +57,7 @@ class Caller(Protocol):
     async def open(self) -> None:
         """Get ready; called once before the first question."""
 
-    def lower(self, cap: int) -> None:
+    def set_cap(self, cap: int) -> None:
         """Let replies have no more than ``cap`` tokens from here on, if that can be asked for; see ``reply_tokens``."""
 
     async def carry(self, questions: Sequence[Question], timeout: float) -> Sequence[Completion | Failure]:
@@ -113,7 +113,7 @@ class HttpCaller:
     async def open(self) -> None:
         self._channel = self._open_channel()
 
-    def lower(self, cap: int) -> None:
+    def set_cap(self, cap: int) -> None:
         self._endpoint = replace(self._endpoint, max_output_tokens=cap)
         self._prepare(self._quirks)
 
@@ -243,7 +243,7 @@ class FunctionCaller:
     async def open(self) -> None:
         """Nothing to get ready."""
 
-    def lower(self, cap: int) -> None:
+    def set_cap(self, cap: int) -> None:
         """A function counts no tokens."""
 
     async def carry(self, questions: Sequence[Question], timeout: float) -> Sequence[Completion | Failure]:
@@ -331,7 +331,7 @@ class EmbeddedCaller:
         brief = self._brief
         self._model = await in_thread(LabelModel, brief.label_texts, brief.descriptions, brief.examples)
 
-    def lower(self, cap: int) -> None:
+    def set_cap(self, cap: int) -> None:
         """It writes nothing."""
 
     async def carry(self, questions: Sequence[Question], timeout: float) -> Sequence[Completion | Failure]:

@@ -54,9 +54,9 @@ class Lane:
     """One provider in one run."""
 
     __slots__ = (
-        "admitted", "caller", "completed", "counted", "gate", "held", "in_flight", "index", "limits", "lines",
-        "most_out", "overload", "pumping", "reached", "ready", "refused", "sent", "shared_tokens", "slots", "spec",
-        "stopped", "timer", "wake",
+        "admitted", "caller", "completed", "counted", "full_cap", "gate", "held", "in_flight", "index", "limits",
+        "lines", "most_out", "overload", "pumping", "reached", "ready", "refused", "sent", "shared_tokens", "slots",
+        "spec", "stopped", "timer", "wake",
     )  # fmt: skip
 
     def __init__(self, index: int, spec: LaneSpec, execution: Execution) -> None:
@@ -89,6 +89,8 @@ class Lane:
         """The most that all of a request but its row may have."""
         self.most_out = 0
         """Tokens of the longest reply."""
+        self.full_cap = 0
+        """Tokens that a reply may have where money is not short; 0 until its cap was lowered."""
         self.counted = False
         """Whether that is what its provider counted."""
         self.wake = lambda: execution._pump(self)
@@ -152,6 +154,8 @@ class Execution:
         self._outcomes: dict[int, dict[int, Outcome]] = {}
         """Of units whose itinerary has several seats: what came of each so far."""
         self._asked: dict[int, set[int]] = {}
+        self._aside: set[int] = set()
+        """Units with an answer that was cut, and no money for a longer one."""
         self._later = Later()
         self._later_timer: asyncio.TimerHandle | None = None
         self._later_at: float | None = None
@@ -328,8 +332,11 @@ class Execution:
             if self._budget is not None and not self._budget.may_send(price := self._money(lane, line)):
                 if self._lower_cap(lane, line, self._budget):
                     continue
-                if not self._is_waiting():  # else money may come back
-                    self.halt("max_cost")
+                if self._is_waiting():  # money may come back
+                    return None
+                if self._put_aside(lane, line):
+                    continue
+                self.halt("max_cost")
                 return None
             wait = lane.gate.enter(now, reserve, lane.wake)
             if wait:
@@ -418,8 +425,38 @@ class Execution:
             each = money(tokens_in, 1, price) - money(tokens_in, 0, price)
             cap = max(needed, int(left / each)) if each else before
         if cap < before:
-            lane.caller.lower(cap)
+            lane.full_cap = max(lane.full_cap, before)
+            lane.caller.set_cap(cap)
         return lane.caller.reply_tokens < before
+
+    def _roomier(self, lane: Lane, question: Question) -> Question:
+        """A reply was cut: if its cap had been lowered to spare money, the row gets what it would have got without."""
+        if lane.caller.reply_tokens < lane.full_cap:
+            wider = min(lane.full_cap // 2, _MARGIN * lane.most_out)
+            if wider > lane.caller.reply_tokens:  # others may need as much; yet the full cap stays more than this
+                lane.caller.set_cap(wider)
+            question = question._replace(room=math.ceil(question.room * lane.full_cap / lane.caller.reply_tokens))
+        return question
+
+    def _put_aside(self, lane: Lane, line: Line) -> bool:
+        """See to the next row if its answer was cut and a longer one cannot be paid for; whether it was such a row.
+
+        It is asked under the cap that holds where money is not short, or set aside: it must keep no other from theirs.
+        """
+        question = line.again[0].question if line.again else None
+        if question is None or question.room == 1:
+            return False
+        usual = math.ceil(lane.full_cap / max(1, lane.caller.reply_tokens))
+        if 1 < usual < question.room:
+            line.again[0].question = question._replace(room=usual)
+        else:
+            self._aside.add(line.pop().unit)
+            self._halt_if_the_rest_is_aside()
+        return True
+
+    def _halt_if_the_rest_is_aside(self) -> None:
+        if len(self._aside) == self._open_units:
+            self.halt("max_cost")
 
     def _is_waiting(self) -> bool:
         """Whether any request is in flight."""
@@ -553,7 +590,8 @@ class Execution:
         question = ticket.question or self._question(lane, ticket)
         verdict = judge(self._plan.task, question, result)
         if isinstance(verdict, Again):
-            ticket.question = verdict.question
+            grew = verdict.question.room > question.room
+            ticket.question = self._roomier(lane, verdict.question) if grew else verdict.question
             self._ask_again(self._line_of(ticket), ticket)
         elif isinstance(verdict, Answer) and self._memory is not None and lane.spec.fingerprint is not None:
             self._memory.keep(ticket.unit, lane.index, verdict, result, (lane, ticket, verdict))
@@ -681,6 +719,8 @@ class Execution:
                 outcome = step.outcome
         self._ledger.settled(unit, outcome, reused=reused)
         self._open_units -= 1
+        if self._aside:
+            self._halt_if_the_rest_is_aside()
         if outcome.failure is not None and self._raise_on_error and self._halted is None:
             self.halt("raised")
         if not self._open_units or self._halted is not None:

@@ -37,7 +37,7 @@ from batchkit._engine.limits import gate_of
 from batchkit._logic.itinerary import Cascade, Fallback, Panel, Seat, seats_of
 from batchkit._logic.pacing import Quota
 from batchkit._logic.pricing import Budget, Price
-from batchkit.records import ERROR_KINDS, Failure, Finish, Scope, Usage
+from batchkit.records import ERROR_KINDS, Completion, Failure, Finish, Scope, Text, Usage
 
 A, B = Seat(frozenset({0})), Seat(frozenset({1}))
 BOTH = Seat(frozenset({0, 1}))
@@ -1230,6 +1230,43 @@ def test_room_to_think_does_not_eat_up_a_small_budget():
     assert script.peak == 4
     assert 0.008 < budget.spent <= 0.01
     assert ledger.snapshot().finished == "max_cost"
+
+
+def cut_at(cap, tokens):
+    """A reply of so many tokens, cut if that is more than it may have."""
+    if tokens > cap:
+        return Completion(Text("part"), Usage(40, cap), finish=Finish.TRUNCATED)
+    return completion("whole")._replace(usage=Usage(40, tokens))
+
+
+@pytest.mark.parametrize("max_cost", [0.07, 0.1, 0.5])
+def test_a_long_answer_is_not_cut_twice_because_money_is_short(max_cost):
+    """A cap that was lowered to spare money fails no row: what was cut gets the room it would have had without."""
+
+    def says(question, asked):
+        tokens = 1_500 if question.row in ("t7", "t23") else 10
+        return 1.0, cut_at(script.reply_tokens * question.room, tokens)
+
+    script = Script(says)
+    script.reply_tokens = 4_000  # with which a request may cost 0.032 USD
+    ledger = execute(plan_of(texts(40), [lane(script, price=PRICE, max_concurrency=8)]), budget=Budget(max_cost))
+    assert list(ledger.state) == [ANSWERED] * 40
+    assert len(script.requests) <= 42
+
+
+def test_a_long_answer_that_cannot_be_paid_for_keeps_no_other_from_theirs():
+    """A row whose answer was cut waits as over budget while all others are asked; the run says max_cost."""
+
+    def says(question, asked):
+        tokens = 5_000 if question.row == "t2" else 10
+        return 1.0, cut_at(script.reply_tokens * question.room, tokens)
+
+    script = Script(says)
+    script.reply_tokens = 4_000
+    ledger = execute(plan_of(texts(9), [lane(script, price=PRICE, max_concurrency=2)]), budget=Budget(0.02))
+    assert [unit for unit, state in enumerate(ledger.state) if state == PENDING] == [2]
+    assert ledger.snapshot().finished == "max_cost"
+    assert sum(ledger.attempts.cost) <= 0.02
 
 
 def test_a_budget_below_the_first_request_sends_nothing():

@@ -251,7 +251,7 @@ class Script:
             results.append(line)
         return results
 
-    def lower(self, cap: int) -> None:
+    def set_cap(self, cap: int) -> None:
         self.reply_tokens = cap
 
     def close(self) -> None:
