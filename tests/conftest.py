@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("local", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+patient = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}  # the machine may be busy
+settings.register_profile("local", **patient)
+settings.register_profile("ci", derandomize=True, print_blob=True, **patient)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 # A shell has what it starts in the background ignore Ctrl-C, and tests that send one would wait for ever.

@@ -111,7 +111,7 @@ def test_what_befalls_a_provider_is_told():
     (adapted,) = of(heard, events.Adapted)
     assert "temperature" in adapted.how
     assert pause.provider == play.busy.provider().name
-    assert pause.seconds > 0
+    assert pause.seconds >= 0  # what is left of it when it is told
     assert (stop.error, stop.provider) == ("auth", play.locked.provider().name)
     assert SECRET not in repr(heard)
 
@@ -175,7 +175,8 @@ def test_single_calls_are_runs_of_one_row():
 def test_batches_of_a_collector_are_told():
     """A `RunnableBatch` tells of each batch under its name, with what its own hook gets."""
     heard, reports = [], []
-    runnable = bk.RunnableBatch(batch_fn=list, max_batch_size=2, name="lengths", on_batch=reports.append)
+    settings = {"max_batch_size": 2, "max_batch_time": 60, "name": "lengths", "on_batch": reports.append}
+    runnable = bk.RunnableBatch(batch_fn=list, **settings)
     with bk.observe(heard.append), runnable:
         runnable.batch([1, 2, 3, 4])
     assert kinds(heard) == ["Batched", "Batched"]
@@ -363,7 +364,7 @@ AT_EXIT = """
 def test_what_is_pending_at_exit_is_delivered():
     """At the end of the process an observer still hears all that happened, the end of a background run included."""
     command = [sys.executable, "-W", "error", "-c", textwrap.dedent(AT_EXIT)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=240)
     assert (done.returncode, done.stderr) == (0, "")
     told = done.stdout.split()
     assert (told.count("Started"), told.count("Settled"), told.count("Finished")) == (2, 2, 2)

@@ -240,9 +240,8 @@ def out_of_time(df, provider, alarm):
 
 
 def in_the_background(df, provider, alarm):
-    job = df.llm.background.classify("text", LABELS, route=provider, progress=False)
-    alarm.after(30, job.cancel)
-    job.result()
+    alarm.after(30, lambda: bk.last_run().cancel())
+    df.llm.background.classify("text", LABELS, route=provider, progress=False).result()
 
 
 @pytest.mark.parametrize("ending", [interrupted, cancelled, raised, out_of_time, in_the_background])
@@ -475,11 +474,11 @@ def client(tmp_path, base_url, place, result):
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no kill -9 on this system")
 @pytest.mark.parametrize(("rows", "kills"), [(400, 4), pytest.param(2_000, 20, marks=pytest.mark.slow)])
-def test_a_kill_costs_what_was_under_way(tmp_path, place, alarm, rows, kills):
-    """Killed again and again at random moments, a run ends complete, having asked hardly more than it must."""
-    df, rng, moments = frame(rows), random.Random(rows), []
+def test_a_kill_costs_what_was_under_way(tmp_path, place, alarm, request, rows, kills):
+    """Killed again and again at random moments, a run ends complete, and what the journal held is never asked again."""
+    df, rng, moments, kept, sent = frame(rows), random.Random(rows), [], [0], [0]
     df.to_pickle(tmp_path / "source")
-    with bk.playground(answer=alarm, one={}) as play:
+    with bk.playground(answer=alarm, one={"latency": 0.02}) as play:
         for _ in range(kills):
             process = client(tmp_path, play.one.base_url, place, tmp_path / "result")
 
@@ -492,6 +491,8 @@ def test_a_kill_costs_what_was_under_way(tmp_path, place, alarm, rows, kills):
             if process.returncode == 0:
                 break
             assert process.returncode == -signal.SIGKILL
+            kept.append(entries(place))
+            sent.append(len(play.one.requests))
         alarm.left = None
         process = client(tmp_path, play.one.base_url, place, tmp_path / "result")
         assert process.communicate()[1] == ""
@@ -499,9 +500,16 @@ def test_a_kill_costs_what_was_under_way(tmp_path, place, alarm, rows, kills):
     assert out.index.identical(df.index)
     assert out["label"].tolist() == right(df)
     assert len(moments) > kills // 2
-    answered = [request.answered for request in play.one.requests]
-    lost = sum(16 + sum(moment - 0.1 < at <= moment for at in answered) for moment in moments)
-    assert len(answered) <= rows + lost
+    assert kept == sorted(kept)
+    assert kept[-1] > 0
+    # The server may answer what was in flight, 16 requests, a little after their sender is gone.
+    for before, after, known in zip(sent, sent[1:], kept, strict=False):
+        assert after - before <= rows - known + 16
+    assert 0 <= len(play.one.requests) - sent[-1] - (rows - kept[-1]) <= 16
+    if request.node.get_closest_marker("slow"):  # on a busy machine the writer may get no turn for so long
+        answered = [request.answered for request in play.one.requests]
+        lost = sum(16 + sum(moment - 0.1 < at <= moment for at in answered) for moment in moments)
+        assert len(answered) <= rows + lost
     assert is_sound(place)
 
 
@@ -517,6 +525,14 @@ def test_two_processes_share_a_journal(tmp_path, place):
     for number in (1, 2, 3):
         assert pd.read_pickle(tmp_path / f"result {number}")["label"].tolist() == right(df)
     assert is_sound(place)
+
+
+def entries(place):
+    """How many answers a journal holds."""
+    if not place.exists():
+        return 0
+    with closing(sqlite3.connect(place)) as connection:
+        return connection.execute("SELECT count(*) FROM answers").fetchone()[0]
 
 
 def is_sound(place):

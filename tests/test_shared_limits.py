@@ -205,7 +205,7 @@ def ask_playground(play, each, rows):
 def test_the_server_sees_no_more_at_once_than_the_strictest_allows(play):
     """Three providers of one budget at once have as many requests at the server as the strictest of them allows."""
     each = {name: {"max_concurrency": 4 if name == "background" else 40} for name in NAMES}
-    requests = ask_playground(play, each, {"background": 80, "sync": 30, "aio": 30})
+    requests = ask_playground(play, each, {"background": 240, "sync": 30, "aio": 30})
     assert max(requests, key=lambda one: one.answered).text.startswith("background"), (
         "the strictest was there throughout"
     )

@@ -155,12 +155,12 @@ def test_batches_are_single_calls_collected():
         return ["billing"] * len(prompts)
 
     provider = bk.FunctionProvider(answer, batched=True, name="model")
-    tuning = tune(provider, texts(20), LABELS, (), batches=[(8, 0.5), (20, 5)])
-    assert tuning.table["setting"].tolist() == ["batches of 8, 0.5 s", "batches of 20, 5 s"]
-    assert sorted(seen) == [4, 8, 8, 20]
-    assert tuning.table["batch_size"].tolist() == [8, 20]
-    assert tuning.table["batch_time"].tolist() == [0.5, 5.0]
-    assert tuning.table["concurrency"].tolist() == [20, 20]
+    tuning = tune(provider, texts(24), LABELS, (), batches=[(8, 50), (24, 5)])
+    assert tuning.table["setting"].tolist() == ["batches of 8, 50 s", "batches of 24, 5 s"]
+    assert sorted(seen) == [8, 8, 8, 24]
+    assert tuning.table["batch_size"].tolist() == [8, 24]
+    assert tuning.table["batch_time"].tolist() == [50.0, 5.0]
+    assert tuning.table["concurrency"].tolist() == [24, 24]
     assert tuning.table["failures"].tolist() == [0, 0]
     assert set(tuning.recommended) == {"max_batch_size", "max_batch_time"}
     assert bk.RunnableBatch(batch_fn=answer, **tuning.recommended).stats.calls == 0

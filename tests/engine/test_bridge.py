@@ -192,6 +192,7 @@ def label(fn, **options):
     return frame.llm.classify("t", ["x", "y"], route=route, details="full", progress=False)
 
 halting = threading.Event()
+runs._GRACE = 30.0  # more than a busy machine needs for the second Ctrl-C
 halt = runs.Run._halt
 def noted(self, why, grace):
     halt(self, why, grace)
@@ -225,7 +226,8 @@ def script(body, *, interrupts=(), flags=()):
             if interrupts and lines[-1] == interrupts[0]:
                 interrupts.pop(0)
                 process.send_signal(signal.SIGINT)
-        stderr = process.stderr.read()
+        # Python's development mode tells of every callback that a busy machine kept waiting.
+        stderr = "".join(line for line in process.stderr if not line.startswith("Executing "))
     assert (process.returncode, stderr) == (0, ""), (lines, stderr)
     assert not interrupts
     return lines
@@ -259,7 +261,7 @@ def test_an_interrupt_keeps_what_arrives():
     )
     assert lines == [
         "asked b",
-        "halt interrupted 2.0",
+        "halt interrupted 30.0",
         "waiting on",
         "2 of 4 rows are answered",
         "answered pending pending",
@@ -284,7 +286,7 @@ def test_a_second_interrupt_leaves_at_once(loop):
     )
     assert lines == [
         "asked a",
-        "halt interrupted 2.0",
+        "halt interrupted 30.0",
         "waiting on",
         "halt interrupted 0.0",
         "0 of 4 rows are answered",
@@ -306,7 +308,7 @@ def test_an_interrupt_inside_a_function_on_the_callers_loop():
         + STATES.replace("\n", "\n    ")
     )
     assert lines == [
-        "halt interrupted 2.0",
+        "halt interrupted 30.0",
         "waiting on",
         "0 of 4 rows are answered",
         "pending pending pending",
