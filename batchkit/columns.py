@@ -402,19 +402,20 @@ def _categories(labels: Sequence[Hashable]) -> pd.Index[Any]:
 
 def named(codes: npt.NDArray[np.integer[Any]], names: Sequence[str]) -> pd.Categorical:
     """Return the Categorical whose codes are positions in ``names``; -1 is missing."""
-    categories: Any = pd.Index(list(names))
-    return pd.Categorical.from_codes(codes, categories=categories)
+    return pd.Categorical.from_codes(codes, categories=_categories(names))
 
 
 def merged(own: npt.NDArray[np.bool_], ours: Any, others: Any) -> Any:
     """Return ``ours`` where ``own``, else ``others``: one column of rows from two."""
-    joined = pd.Series(others).astype(object).where(~own, pd.Series(ours).astype(object))
+    # As numpy's objects throughout: pandas would make texts of them, and Arrow holds no lone surrogates.
+    joined = np.where(own, np.asarray(ours, dtype=object), np.asarray(others, dtype=object))
     if isinstance(ours, pd.Categorical):
-        names = list(dict.fromkeys([*ours.categories, *others.categories]))
-        return pd.Categorical(joined, categories=pd.Index(names))
+        return label_values(list(joined), list(dict.fromkeys([*ours.categories, *others.categories])))
     if isinstance(ours, np.ndarray):
-        return joined.to_numpy(dtype=ours.dtype)
-    return joined.astype(ours.dtype).array
+        return joined.astype(ours.dtype)
+    if isinstance(ours.dtype, pd.StringDtype):
+        return text_values([None if gone else text for text, gone in zip(joined, pd.isna(joined), strict=True)])
+    return pd.array(joined, dtype=ours.dtype)
 
 
 def list_values(values: Sequence[Any]) -> npt.NDArray[np.object_]:

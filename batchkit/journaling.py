@@ -253,7 +253,7 @@ class JournalView:
 
 def _days(age: str | float | timedelta) -> float:
     if isinstance(age, timedelta):
-        return age / timedelta(days=1)
+        age = age / timedelta(days=1)
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([hdw])\s*", age.lower()) if isinstance(age, str) else None
     if found:
         return float(found[1]) * _DAYS[found[2]]

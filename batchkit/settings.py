@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 import os
@@ -47,6 +48,9 @@ _defaults: dict[str, Any] = {
     "journal": None,
     "max_cost": None,
 }
+_JOURNALS = ("", ".sqlite", ".sqlite3", ".db", ".db3")
+_SQLITE = b"SQLite format 3\0"
+"""How every file of SQLite's begins."""
 _checks: dict[str, Callable[[Any], None]] = {}
 
 PROVIDER_SETTINGS = {
@@ -189,7 +193,7 @@ def default(name: str, given: Any = None) -> Any:
 def journal_place(given: Any = None) -> Path | None:
     """Where the journal is kept, None for nowhere: the value given, else ``bk.use``, ``BATCHKIT_JOURNAL``, the default.
 
-    The default is a file in the user's data folder. Nothing is made or opened.
+    The default is a file in the user's data folder. Nothing is made.
 
     Parameters
     ----------
@@ -199,7 +203,7 @@ def journal_place(given: Any = None) -> Path | None:
     Raises
     ------
     ConfigError
-        For a value that is neither.
+        For a value that is neither, a folder, or a file of another kind.
 
     Examples
     --------
@@ -211,14 +215,31 @@ def journal_place(given: Any = None) -> Path | None:
     for source, value in (("journal", given), ("journal", _defaults["journal"]), ("BATCHKIT_JOURNAL", _from_outside())):
         if value is None:
             continue
-        if value is False or (isinstance(value, str) and value.strip().lower() == "off"):
+        if value is False or (isinstance(value, str) and value.strip().lower() in ("off", "false", "no", "0")):
             return None
         if not isinstance(value, str | Path) or not str(value).strip():
             raise ConfigError(f"{source}={value!r} is neither a path nor 'off'. Name a file, or leave it out.")
-        return Path(value).expanduser().absolute()
+        path = Path(value).expanduser().absolute()
+        _check_place(source, path)
+        return path
     from platformdirs import user_data_path
 
     return user_data_path("batchkit", appauthor=False) / "journal.sqlite"
+
+
+def _check_place(source: str, path: Path) -> None:
+    """Refuse what is there already and is no journal; one that is damaged is still called what journals are called."""
+    if path.is_dir():
+        raise ConfigError(f"{source}: {str(path)!r} is a folder. Name a file in it, such as {path / 'journal.sqlite'}.")
+    if path.suffix.lower() in _JOURNALS or not path.is_file():
+        return
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        begins = file.read(len(_SQLITE))
+        if begins not in (b"", _SQLITE):
+            instead = path.with_suffix(".sqlite").name
+            raise ConfigError(
+                f"{source}: {str(path)!r} is a file of another kind. Name one of its own, such as {instead!r}."
+            )
 
 
 def _from_outside() -> str | None:

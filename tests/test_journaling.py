@@ -170,6 +170,7 @@ def test_pruning_by_size(filled):
         ({"older_than": "soon"}, "older_than='soon' is no age"),
         ({"older_than": "-3d"}, "older_than='-3d' is no age"),
         ({"older_than": -3}, "older_than=-3 is no age"),
+        ({"older_than": timedelta(days=-3)}, "older_than=-3.0 is no age"),
         ({"older_than": float("nan")}, "older_than=nan is no age"),
         ({"older_than": True}, "older_than=True is no age"),
         ({"larger_than": -1}, "larger_than=-1 is no number"),
@@ -182,6 +183,29 @@ def test_pruning_by_nonsense_is_refused(filled, wrong, said):
     with pytest.raises(ConfigError, match=said):
         view.prune(**wrong)
     assert len(view.entries) == 3
+
+
+@pytest.mark.parametrize("holds", ["BEGIN EXCLUSIVE", "BEGIN IMMEDIATE", "SELECT * FROM answers"])
+def test_a_journal_in_use_by_another_program_is_not_deleted(filled, holds, monkeypatch):
+    """Whatever another connection does with it, the file stays for as long as it is there, and goes afterwards."""
+    monkeypatch.setattr(journaling.store, "_PATIENCE", 0.1)
+    with closing(sqlite3.connect(filled, isolation_level=None)) as other:
+        other.execute(holds)
+        with pytest.raises(BatchkitError, match="locked by another program"):
+            journaling.journal(filled).delete()
+    assert len(journaling.journal(filled).entries) == 3
+    journaling.journal(filled).delete()
+    assert not filled.exists()
+
+
+def test_a_journal_in_use_by_this_process_may_be_deleted(filled):
+    """A run that is going on keeps its answers in memory; it is told that the file vanished."""
+    journal = Journal.open(filled)
+    journaling.journal(filled).delete()
+    journal.put(entry(9), None, lambda _: None)
+    assert not journal.flush(30)
+    assert "vanished" in journal.problem
+    journal.close()
 
 
 def test_deleting(filled):

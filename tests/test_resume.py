@@ -432,6 +432,17 @@ def test_functions_of_one_name_do_not_answer_for_each_other(kind, place):
                 assert bk.last_run().rows["status"].eq("reused").all()
 
 
+def test_the_journals_place_is_told_once_by_the_first_run_that_keeps_answers(place):
+    """Not by a plan, nor by a run whose answers are not kept; and it is told although a plan made the file."""
+    kept, free = (bk.FunctionProvider(lambda _: "billing", version=version) for version in ("1", None))
+    frame(2).llm.plan.classify("text", LABELS, route=kept)
+    told = []
+    for provider in (free, kept, kept, free):
+        classify(frame(2), provider)
+        told.append(bk.last_run().new_journal)
+    assert told == [None, place, None, None]
+
+
 def test_a_gold_column_is_never_touched(play):
     """A user's own label column stays as it is while rows are shuffled and added, and no row is paid twice."""
     gold = frame(20).assign(label=["gold", None] * 10)

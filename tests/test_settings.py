@@ -282,6 +282,41 @@ def test_a_place_for_the_journal_that_is_none(value):
         settings.journal_place(value)
 
 
+@pytest.mark.parametrize("how", ["given", "use", "BATCHKIT_JOURNAL"])
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda path: path.mkdir(), "is a folder. Name a file in it, such as "),
+        (lambda path: path.write_text("text,label\n"), "is a file of another kind. Name one of its own, such as"),
+    ],
+)
+def test_what_is_there_and_is_no_journal_is_refused(make, says, how, folder, monkeypatch, defaults):
+    """A folder, or somebody's file, is not moved aside for a damaged journal: it is refused before anything is sent."""
+    path = folder / "tickets.csv"
+    make(path)
+    before = [path.stat(), *path.parent.iterdir()]
+    if how == "BATCHKIT_JOURNAL":
+        monkeypatch.setenv("BATCHKIT_JOURNAL", str(path))
+    with pytest.raises(bk.ConfigError, match=re.escape(says)):
+        bk.use(journal=path) if how == "use" else settings.journal_place(path if how == "given" else None)
+    assert [path.stat(), *path.parent.iterdir()] == before
+
+
+@pytest.mark.parametrize("content", [b"", b"SQLite format 3\0and more"])
+def test_a_journal_may_be_called_anything(content, folder):
+    """A file that is empty, or SQLite's by its beginning, is taken under any name."""
+    path = folder / "answers.of.mine"
+    path.write_bytes(content)
+    assert settings.journal_place(path) == path
+
+
+@pytest.mark.parametrize("off", ["off", "OFF", " off ", "false", "0", "no"])
+def test_a_journal_is_switched_off_in_the_usual_words(off, monkeypatch, defaults):
+    """What switches progress off from outside switches a journal off, too."""
+    monkeypatch.setenv("BATCHKIT_JOURNAL", off)
+    assert settings.journal_place() is None
+
+
 # ---- strict -----------------------------------------------------------------------------------
 
 

@@ -123,7 +123,7 @@ class Journal:
     path : Path
         Where the file is.
     is_new : bool
-        Whether the file was begun by this object.
+        Whether it held no answer when it was opened; whoever tells the user of it makes this False.
     problem : str or None
         Why nothing more is written, in words for the user. From then on tokens come back at once.
     """
@@ -394,11 +394,12 @@ class Journal:
             self._give_up(f"This Python comes without sqlite3, so no journal is kept. {_ELSEWHERE}")
 
     def _set_up(self) -> None:
-        self.is_new = _touch(self.path) or self.is_new
+        _touch(self.path)
         self._identity = _identity(self.path)
         connection = _connect(self.path)
         try:
             self._salt = _prepare(connection, self._salt)
+            self.is_new = not connection.execute("SELECT EXISTS (SELECT 1 FROM answers)").fetchone()[0]
         except BaseException:
             connection.close()
             raise
@@ -487,18 +488,28 @@ def prune(path: Path, *, before: float | None = None, at_most: int | None = None
 
 
 def delete(path: Path) -> None:
-    """Remove the file and what SQLite keeps beside it, unless it is no journal."""
+    """Remove the file and what SQLite keeps beside it, unless it is no journal or another program uses it."""
     if not path.exists():
         return
-    with _for_people(path):
+    with _for_people(path), contextlib.ExitStack() as held:
+        for journal in _journals:
+            if journal.path == Path(os.path.realpath(path)):
+                held.enter_context(journal._disk)
+                journal._disconnect()
         try:
-            with _reading(path):
-                pass
+            _patiently(lambda: _require_nobody(path))
         except _troubles() as trouble:
             if _kind(trouble) != "CORRUPT":  # a damaged journal may go; what is no journal or in use may not
                 raise
         for part in _parts(path):
             part.unlink(missing_ok=True)
+
+
+def _require_nobody(path: Path) -> None:
+    with _reading(path):
+        pass
+    with contextlib.closing(_connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")  # which only the last of all connections may ask for
 
 
 def _fetch(path: Path, statement: str) -> list[Any]:
@@ -535,7 +546,10 @@ def _for_people(path: Path) -> Iterator[None]:
     try:
         yield
     except _troubles() as trouble:
-        raise BatchkitError(_explain(trouble, path).replace(f" {_ELSEWHERE}", "")) from trouble
+        text = _explain(trouble, path).replace(f" {_ELSEWHERE}", "")
+        if _kind(trouble) == "FULL":
+            text = f"The journal {path} cannot be changed: the disk is full. Make room, or .delete() the journal."
+        raise BatchkitError(text) from trouble
 
 
 # ---- SQLite ---------------------------------------------------------------------------------------
@@ -739,14 +753,11 @@ _REASONS = {
 # ---- files ----------------------------------------------------------------------------------------
 
 
-def _touch(path: Path) -> bool:
-    """Make the folder and an empty file that only its owner can read, if there is none; whether it was made."""
+def _touch(path: Path) -> None:
+    """Make the folder and an empty file that only its owner can read, if there is none."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
+    with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:
-        return False
-    return True
 
 
 def _identity(path: Path) -> _Identity | None:

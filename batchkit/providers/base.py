@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from random import Random
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import orjson
 
@@ -61,6 +61,8 @@ class Provider:
 
     name: str
     """How it is called in columns and tables; unique within a run."""
+    takes_cap: ClassVar[bool] = False
+    """Whether the tokens of its replies can be capped."""
     limits: Limits
     instructions: str | None
     """Added to the task's instructions at this provider only."""

@@ -40,6 +40,7 @@ _SECRET = ("authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", 
 class _HttpProvider(Provider):
     """A model behind an HTTP API. What differs between vendors is a row in their profiles."""
 
+    takes_cap = True
     _vendor: str
 
     @strict

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -46,6 +46,9 @@ class Record:
 
     def __repr__(self) -> str:
         return f"<Run {self.snapshot}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a run cannot be pickled or copied. Keep its frames: .frame, .rows, .requests, .summary.")
 
     def _repr_html_(self) -> str:
         return f"<div>{escape(repr(self))}</div>" + self.summary.to_html(float_format=lambda number: f"{number:.3g}")
@@ -272,7 +275,10 @@ class Record:
                 messages[unit] = text
             message_of_row = _by_row(_objects(messages), units, None)
             if over:
-                message_of_row[pending] = _WHY_PENDING.get(ledger.snapshot().finished or "", "not answered")
+                why = _WHY_PENDING.get(ledger.snapshot().finished or "", "it ended")
+                asked = _by_row(self._was_asked(), units, False)
+                message_of_row[pending & ~asked] = f"not asked: {why}"
+                message_of_row[pending & asked] = f"asked, but not answered: {why}"
             return columns.text_values(message_of_row)
 
         def reused() -> Any:
@@ -364,7 +370,8 @@ class Record:
         if unit is None:
             return "a row failed"
         row = int(self._units.first_row[unit])
-        label: Hashable = self._table.frame.index[row]
+        label: Any = self._table.frame.index[row]
+        label = label.item() if isinstance(label, np.generic) else label
         kind = ERROR_KINDS[self._ledger.kind[unit]]
         return f"row {row} (index {label!r}) ended in {kind}: {self._ledger.messages.get(unit)}"
 
@@ -372,11 +379,11 @@ class Record:
 _STATUSES = ["answered", "reused", "blank", "unrouted", "failed", "pending"]
 _KIND_OF_PENDING: Mapping[str, str] = {"max_cost": "budget", "max_seconds": "budget"}
 _WHY_PENDING: Mapping[str, str] = {
-    "max_cost": "not asked: max_cost was reached",
-    "max_seconds": "not asked: max_seconds were over",
-    "cancelled": "not answered: the run was cancelled",
-    "interrupted": "not answered: the run was interrupted",
-    "raised": "not asked: an earlier row failed, and on_error='raise'",
+    "max_cost": "max_cost was reached",
+    "max_seconds": "max_seconds were over",
+    "cancelled": "the run was cancelled",
+    "interrupted": "the run was interrupted",
+    "raised": "an earlier row failed, and on_error='raise'",
 }
 
 

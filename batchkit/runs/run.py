@@ -80,7 +80,7 @@ class Run(Record):
         self._news: list[str] = []
         """What the user should be told, each once."""
         self.new_journal: Path | None = None
-        """Where this run began a journal; None where there was one, or none is kept."""
+        """Where the first answers of all are kept by this run; None where there were some before, or none is kept."""
         self._budget = budget
         self._execution: Execution | None = None
         self._future: concurrent.futures.Future[None] | None = None
@@ -148,11 +148,10 @@ class Run(Record):
             max_seconds=settings.above_zero("max_seconds", max_seconds) or self._asked.terms.max_seconds,
         )
         asked = replace(self._asked, terms=terms, route=self._asked.route if route is None else route)
-        time.sleep(delay)
         status = self._rows("status")["status"]
         only = np.asarray((status == "failed") | (status == "pending")) & self._concerned()
         adjust = Adjustment(only, self, max_concurrency, max_output_tokens)
-        return carry_out(asked, self._view, adjust).frame
+        return carry_out(asked, self._view, adjust, delay).frame
 
     @strict
     def plot(self, *, title: str | None = None) -> Any:
@@ -300,8 +299,9 @@ class Launch:
         self._view = None if view is None else view(asked.output.name)
         self._putting_away = contextlib.ExitStack()
         self._journal = self._putting_away.enter_context(open_journal(asked.terms.journal, self.run._news))
-        if self._journal is not None and self._journal.is_new:
+        if self._journal is not None and self._journal.is_new and self.keeps_answers:
             self.run.new_journal = self._journal.path
+            self._journal.is_new = False
 
     @property
     def keeps_answers(self) -> bool:
@@ -340,8 +340,8 @@ class Launch:
             self.run._news.append(f"the progress view failed and was dropped: {type(error).__name__}: {error}")
 
 
-def carry_out(asked: Asked, view: ViewMaker | None, adjust: Adjustment | None = None) -> Run:
-    """Plan a run, carry it out and wait for it.
+def carry_out(asked: Asked, view: ViewMaker | None, adjust: Adjustment | None = None, delay: float = 0.0) -> Run:
+    """Plan a run, carry it out after ``delay`` seconds and wait for it.
 
     Raises
     ------
@@ -357,7 +357,7 @@ def carry_out(asked: Asked, view: ViewMaker | None, adjust: Adjustment | None = 
         launched = Launch(asked, compiled, view, home, adjust)
         try:
             launched.run.tell_news()
-            _wait(launched, home)
+            _wait(launched, home, delay)
         finally:
             launched.end()
             launched.run.tell_news()
@@ -389,6 +389,11 @@ def planned(
     left_out = table.blank | (compiled.codes == code_of_nobody(compiled))
     providers = compiled.providers
     if adjust is not None:
+        if adjust.max_output_tokens is not None and not any(provider.takes_cap for provider in providers):
+            raise ConfigError(
+                f"retry: max_output_tokens={adjust.max_output_tokens!r} caps no reply here: "
+                f"{', '.join(provider.name for provider in providers)} counts no tokens. Leave it out."
+            )
         left_out |= ~adjust.only
         providers = tuple(
             provider._adjusted(adjust.max_concurrency, adjust.max_output_tokens) for provider in providers
@@ -428,9 +433,10 @@ def _announce(run: Run) -> None:
     _latest = run
 
 
-def _wait(launched: Launch, home: Any) -> None:
+def _wait(launched: Launch, home: Any, delay: float) -> None:
     run, look = launched.run, launched.look
     try:
+        time.sleep(delay)
         bridge.wait(launched.begin(), look, home)
     except KeyboardInterrupt:
         try:

@@ -432,13 +432,24 @@ def test_a_file_that_is_no_database_is_not_deleted(path):
     assert path.exists()
 
 
+def test_damage_is_noticed_when_the_file_is_opened(path, opened):
+    """A damaged file is moved aside before a run relies on it."""
+    fill(first := Journal.open(path), 3_000)
+    first.close()
+    spoil(path)
+    journal = opened(path)
+    [news] = journal.news()
+    assert "moved aside" in news
+    assert set(journal.look_up(keys := fill(journal, 3))) == set(keys)
+
+
 @pytest.mark.parametrize("notices", ["reader", "writer"])
 def test_damage_while_in_use_costs_only_what_was_there(path, opened, notices):
     """Whoever meets damage first, the file is moved aside and the run's keys hold in the new one."""
     keys = fill(first := Journal.open(path), 3_000)
     first.close()
-    spoil(path)
     journal = opened(path)
+    spoil(path)
     assert journal.news() == []
     if notices == "reader":
         assert journal.look_up(keys) == {}

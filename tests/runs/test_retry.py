@@ -104,6 +104,32 @@ def test_smaller_concurrency_and_a_larger_cap_over_http():
     assert done["label"].tolist() == ["a"] * 6
 
 
+def test_a_retry_that_cannot_be_is_refused_before_its_delay():
+    """Nobody waits to hear that a route is none."""
+    moody = Moody(["row 0"])
+    classify(frame(), moody.provider)
+    with pytest.raises(bk.ConfigError, match="no provider spec"):
+        bk.last_run().retry(route="nope:x", delay=10_000.0)
+
+
+def test_a_cap_that_caps_nothing_is_refused():
+    """A larger output cap for a function, which counts no tokens, is not ignored in silence."""
+    moody = Moody(["row 0"])
+    classify(frame(), moody.provider)
+    with pytest.raises(bk.ConfigError, match="max_output_tokens=99 caps no reply here: moody counts no tokens"):
+        bk.last_run().retry(max_output_tokens=99)
+
+
+def test_labels_that_no_arrow_holds_survive_a_retry():
+    """Lone surrogates, which pandas' own texts cannot hold, come back from a retry as they are."""
+    moods = iter("??")
+    provider = bk.FunctionProvider(lambda text: next(moods, "\ud801"), max_concurrency=1, name="\udfff")
+    df = pd.DataFrame({"text": ["one", "two"]})
+    df.llm.classify("text", ["\ud801", "x"], route=provider, progress=False, details="full")
+    assert bk.last_run().retry()["label"].tolist() == ["\ud801"] * 2
+    assert bk.last_run().rows["label"].tolist() == ["\ud801"] * 2
+
+
 @pytest.mark.parametrize("limit", ["max_cost", "max_seconds"])
 def test_a_run_that_reached_its_limit_goes_on_under_another(limit):
     """Without a word the limit of before holds anew; with another one the rows are finished under that."""

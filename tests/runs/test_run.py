@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import _thread
+import copy
+import pickle
 import sys
 import threading
 
@@ -197,6 +199,17 @@ def test_interrupted_is_no_ordinary_exception():
     assert not issubclass(bk.Interrupted, Exception)
 
 
+@pytest.mark.parametrize("keep", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_run_that_cannot_be_kept_says_what_can(keep):
+    """Pickling a run is refused with its frames as the way out; those can be."""
+    classify(frame(2), bk.FunctionProvider(lambda _: "a"))
+    run = bk.last_run()
+    with pytest.raises(TypeError, match=r"cannot be pickled or copied\. Keep its frames: \.frame, \.rows"):
+        keep(run)
+    for kept in (run.frame, run.rows, run.requests, run.summary):
+        keep(kept)
+
+
 def test_cancel_from_another_thread_returns_the_frame(gate):
     """Cancel ends the wait with the frame: finished rows kept, the rest marked cancelled."""
 
@@ -210,7 +223,10 @@ def test_cancel_from_another_thread_returns_the_frame(gate):
     thread.join()
     assert out["label"].notna().sum() == 5
     assert out["label_error"].value_counts()["cancelled"] == 45
-    assert out["label_message"].dropna().unique().tolist() == ["not answered: the run was cancelled"]
+    assert out["label_message"].dropna().unique().tolist() == [
+        "asked, but not answered: the run was cancelled",
+        "not asked: the run was cancelled",
+    ]
     assert len(gate.asked) <= 5 + 4
 
 
