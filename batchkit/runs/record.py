@@ -188,7 +188,10 @@ class Record:
 
     @property
     def cost(self) -> Cost:
-        """What all attempts used: tokens, and USD as far as it is known."""
+        """What all attempts of this run used: tokens, and USD as far as it is known.
+
+        Rows that a pilot, or the run that this one retries, had answered keep its numbers in `rows`.
+        """
         lanes = self.snapshot.lanes
         known = [lane.cost for lane in lanes if lane.cost is not None]
         partial = self.cost_is_partial
