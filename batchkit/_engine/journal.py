@@ -245,8 +245,8 @@ class Journal:
         self._patience = 0.0
         if self.problem is None:  # else it was told
             self._news.append(
-                f"{count:,} answers are not in the journal {self.path} yet: another program keeps it busy. They are in "
-                "the frame and in bk.last_run(), and are written if it is let go while this process lives."
+                f"{count:,} answers are not in the journal {self.path} yet: its disk or another program is slow. "
+                "They are in the frame and in bk.last_run(), and are written as soon as that is possible."
             )
 
     def news(self) -> list[str]:

@@ -445,15 +445,20 @@ def _wait(launched: Launch, home: Any, delay: float) -> None:
                 bridge.wait(run._future, look, home)
         except KeyboardInterrupt:
             run._halt("interrupted", 0.0)
-        raise Interrupted(_interrupted(run.snapshot, launched.keeps_answers)) from None
+        raise Interrupted(_interrupted(run, launched.keeps_answers)) from None
     except BaseException:
         if run._future is not None and not run._future.done():
             run._halt("cancelled", 0.0)  # nothing may go on that nobody waits for
         raise
 
 
-def _interrupted(snapshot: Snapshot, kept: bool) -> str:
-    return f"{snapshot.answered:,} of {snapshot.rows:,} rows are answered; bk.last_run().frame holds them" + (
+def _interrupted(run: Run, kept: bool) -> str:
+    answered, rows = run.snapshot.answered, run.snapshot.rows
+    if run._earlier is not None:  # the frame holds its answers, too
+        status = pd.Series(run._rows("status")["status"])
+        answered = int(status.isin(["answered", "reused"]).sum())
+        rows = int((~status.isin(["blank", "unrouted"])).sum())
+    return f"{answered:,} of {rows:,} rows are answered; bk.last_run().frame holds them" + (
         ", and running the cell again goes on from there." if kept else ", and nothing more is being sent."
     )
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import _thread
+import asyncio
 import itertools
+import threading
 
 import pandas as pd
 import pytest
 
 import batchkit as bk
+from batchkit.runs import run as runs
 
 
 def classify(df, route, **settings):
@@ -110,6 +114,29 @@ def test_a_retry_that_cannot_be_is_refused_before_its_delay():
     classify(frame(), moody.provider)
     with pytest.raises(bk.ConfigError, match="no provider spec"):
         bk.last_run().retry(route="nope:x", delay=10_000.0)
+
+
+def test_an_interrupted_retry_counts_what_its_frame_holds(monkeypatch):
+    """What the first run answered is part of the frame that the message points to."""
+    monkeypatch.setattr(runs, "_GRACE", 0.05)
+    moody = Moody(["row 1", "row 4"])
+    classify(frame(), moody.provider)
+    asked = threading.Event()
+
+    async def never(prompt):
+        asked.set()
+        await asyncio.Event().wait()
+
+    def interrupt():
+        asked.wait(30)
+        _thread.interrupt_main()
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(bk.Interrupted, match=r"^4 of 6 rows are answered; bk\.last_run\(\)\.frame holds them"):
+        bk.last_run().retry(route=bk.FunctionProvider(never))
+    thread.join()
+    assert bk.last_run().frame["label"].notna().sum() == 4
 
 
 def test_a_cap_that_caps_nothing_is_refused():
