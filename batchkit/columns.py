@@ -354,7 +354,8 @@ def attach(frame: pd.DataFrame, new: Mapping[str, Any], drop: Iterable[str] = ()
     DataFrame
         Of the frame's own class, with the identical index.
     """
-    out = frame.drop(columns=[_key(frame, name) for name in drop], errors="ignore").copy()
+    dropped = [_key(frame, name) for name in drop]
+    out = (frame.drop(columns=dropped, errors="ignore") if dropped else frame).copy()
     for name, values in new.items():
         out[_key(out, name)] = values.array if isinstance(values, (pd.Series, pd.Index)) else values
     return out

@@ -229,9 +229,9 @@ def journal_place(given: Any = None) -> Path | None:
 
 def _check_place(source: str, path: Path) -> None:
     """Refuse what is there already and is no journal; one that is damaged is still called what journals are called."""
-    if path.is_dir():
+    if os.path.isdir(path):  # path.is_dir() raises where a folder on the way cannot be read
         raise ConfigError(f"{source}: {str(path)!r} is a folder. Name a file in it, such as {path / 'journal.sqlite'}.")
-    if path.suffix.lower() in _JOURNALS or not path.is_file():
+    if path.suffix.lower() in _JOURNALS or not os.path.isfile(path):
         return
     with contextlib.suppress(OSError), path.open("rb") as file:
         begins = file.read(len(_SQLITE))

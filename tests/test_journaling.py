@@ -208,6 +208,20 @@ def test_a_journal_in_use_by_this_process_may_be_deleted(filled):
     journal.close()
 
 
+@pytest.mark.parametrize("trouble", ["SQLITE_FULL", "SQLITE_READONLY", "SQLITE_IOERR_WRITE"])
+def test_a_journal_that_cannot_be_written_may_be_deleted(filled, trouble, monkeypatch):
+    """Where the disk is full, to delete the journal is the way out that its error names."""
+
+    def fails(path):
+        error = sqlite3.OperationalError("no room")
+        error.sqlite_errorname = trouble
+        raise error
+
+    monkeypatch.setattr(journaling.store, "_require_nobody", fails)
+    journaling.journal(filled).delete()
+    assert not filled.exists()
+
+
 def test_deleting(filled):
     """The file is gone, and the view shows an empty journal."""
     view = journaling.journal(filled)

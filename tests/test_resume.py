@@ -387,6 +387,17 @@ def says_by_name(prompt, label):
     return label
 
 
+def says_first(labels, prompt):
+    return labels[0]
+
+
+def made_of(labels):
+    def answer(prompt):
+        return labels[0]
+
+    return answer
+
+
 def made(label):
     calls = 0
 
@@ -399,6 +410,16 @@ def made(label):
 
 
 KINDS = {
+    "lambdas with tuples": lambda label: {
+        "billing": lambda prompt: LABELS[0] if LABELS[0] in ("billing", "z") else LABELS[2],
+        "defect": lambda prompt: LABELS[0] if LABELS[0] in ("y", "z") else LABELS[2],
+    }[label],
+    "lambdas with sets": lambda label: {
+        "billing": lambda prompt: LABELS[0] if LABELS[0] in {"billing", "z"} else LABELS[2],
+        "defect": lambda prompt: LABELS[0] if LABELS[0] in {"y", "z"} else LABELS[2],
+    }[label],
+    "partials of lists": lambda label: functools.partial(says_first, [label, "z"]),
+    "closures over tuples": lambda label: made_of((label, "z")),
     "partials": lambda label: functools.partial(says, label),
     "partials by name": lambda label: functools.partial(says_by_name, label=label),
     "objects": Speaker,
@@ -430,6 +451,20 @@ def test_functions_of_one_name_do_not_answer_for_each_other(kind, place):
             assert out["label_provider"].astype(object).tolist() == wanted
             if again:
                 assert bk.last_run().rows["status"].eq("reused").all()
+
+
+def test_an_object_that_keeps_texts_of_its_calls_is_the_same_function(place):
+    """What a callable object writes down while it answers does not make its answers another's."""
+
+    class Noting:
+        def __call__(self, prompt):
+            self.last = str(prompt)
+            return "billing"
+
+    provider = bk.FunctionProvider(Noting(), version="1")
+    for status in ("answered", "reused"):
+        classify(frame(3), provider)
+        assert bk.last_run().rows["status"].eq(status).all()
 
 
 def test_the_journals_place_is_told_once_by_the_first_run_that_keeps_answers(place):

@@ -46,6 +46,8 @@ _ADDED = 400
 """Tokens of a tool's own instructions, of which no one tells beforehand."""
 _TURN = 2_000
 """So many units are lined up, and perhaps answered from memory, at a stretch."""
+_HURRY = 0.1
+"""Seconds that an idle disk needs at most for the answers of the last moment."""
 _PATIENCE_WITH_DISK = 0.3
 """Seconds from its halt on for which an ended run waits for answers to be written down, if it gave no longer grace."""
 
@@ -90,7 +92,7 @@ class Lane:
         self.most_out = 0
         """Tokens of the longest reply."""
         self.full_cap = 0
-        """Tokens that a reply may have where money is not short; 0 until its cap was lowered."""
+        """Tokens that a reply may have where money is not short; 0 until that was lowered."""
         self.counted = False
         """Whether that is what its provider counted."""
         self.wake = lambda: execution._pump(self)
@@ -154,8 +156,6 @@ class Execution:
         self._outcomes: dict[int, dict[int, Outcome]] = {}
         """Of units whose itinerary has several seats: what came of each so far."""
         self._asked: dict[int, set[int]] = {}
-        self._aside: set[int] = set()
-        """Units with an answer that was cut, and no money for a longer one."""
         self._later = Later()
         self._later_timer: asyncio.TimerHandle | None = None
         self._later_at: float | None = None
@@ -198,7 +198,7 @@ class Execution:
             if self._memory is not None:
                 # They are paid for: what the disk does not take in time is shown all the same.
                 waited = 0.0 if self._halted_at is None else self._loop.time() - self._halted_at
-                for lane, ticket, answer in await self._memory.flush(max(0.0, _PATIENCE_WITH_DISK - waited)):
+                for lane, ticket, answer in await self._memory.flush(max(_HURRY, _PATIENCE_WITH_DISK - waited)):
                     self._arrive(lane, ticket, answer)
             for lane in joined:
                 for load in lane.admitted:
@@ -282,9 +282,13 @@ class Execution:
             await lane.caller.open()
         except Exception as error:  # noqa: BLE001
             self._stop(lane, Failure("config", f"{type(error).__name__}: {error}", Scope.PROVIDER))
-            return
-        lane.ready = True
-        self._pump(lane)
+        else:
+            lane.ready = True
+            self._pump(lane)
+        if self._budget is not None:  # they may have waited for what this one can pay for
+            for other in self._lanes:
+                if other.ready:
+                    self._pump(other)
 
     def _pump(self, lane: Lane) -> None:
         """Start workers for as long as there is work and the gate lets requests go."""
@@ -330,13 +334,13 @@ class Execution:
                 self._decline(lane, line, reserve)
                 continue
             if self._budget is not None and not self._budget.may_send(price := self._money(lane, line)):
-                if self._lower_cap(lane, line, self._budget):
+                if line.set_back() or self._lower_cap(lane, line, self._budget):
                     continue
-                if self._is_waiting():  # money may come back
-                    return None
-                if self._put_aside(lane, line):
-                    continue
-                self.halt("max_cost")
+                if not self._is_waiting():  # else money may come back
+                    if self._give_full_cap(lane, line, self._budget):
+                        continue
+                    if not self._others_go_on(lane, self._budget):
+                        self.halt("max_cost")
                 return None
             wait = lane.gate.enter(now, reserve, lane.wake)
             if wait:
@@ -395,17 +399,18 @@ class Execution:
         """What the next request may cost at most."""
         if self._budget is None or lane.spec.price is None:
             return 0.0
-        question = line.again[0].question if line.again else None
-        room = 1 if question is None else question.room
-        return money(self._most_in(lane, line), lane.caller.reply_tokens * room, lane.spec.price)
+        ticket, cap = line.asked(), lane.caller.reply_tokens
+        if ticket is not None and ticket.question is not None and ticket.was_cut:
+            cap = max(cap, lane.full_cap) * ticket.question.room
+        return money(self._most_in(lane, line), cap, lane.spec.price)
 
     def _most_in(self, lane: Lane, line: Line) -> float:
         """The most tokens that the next request may have: no tokenizer makes more than one of a byte."""
         unit = line.head()
-        question = line.again[0].question if line.again else None
+        ticket = line.asked()
         texts = [] if unit is None else [self._plan.texts[unit]]
-        if question is not None:
-            texts += [turn.text for turn in question.turns]
+        if ticket is not None and ticket.question is not None:
+            texts += [turn.text for turn in ticket.question.turns]
         return lane.shared_tokens + sum(map(_size, texts))
 
     def _lower_cap(self, lane: Lane, line: Line, budget: Budget) -> bool:
@@ -413,8 +418,10 @@ class Execution:
 
         They get what the task needs, and several times what the longest so far had; the first, all there is money for.
         """
-        price, before = lane.spec.price, lane.caller.reply_tokens
+        price, before, ticket = lane.spec.price, lane.caller.reply_tokens, line.asked()
         if price is None or (not lane.most_out and self._is_waiting()):
+            return False
+        if ticket is not None and ticket.was_cut:  # it gets what it would get where money is not short
             return False
         needed = lane.spec.brief.max_output_tokens
         cap = max(needed, _MARGIN * lane.most_out)
@@ -429,34 +436,33 @@ class Execution:
             lane.caller.set_cap(cap)
         return lane.caller.reply_tokens < before
 
-    def _roomier(self, lane: Lane, question: Question) -> Question:
-        """A reply was cut: if its cap had been lowered to spare money, the row gets what it would have got without."""
-        if lane.caller.reply_tokens < lane.full_cap:
-            wider = min(lane.full_cap // 2, _MARGIN * lane.most_out)
-            if wider > lane.caller.reply_tokens:  # others may need as much; yet the full cap stays more than this
-                lane.caller.set_cap(wider)
-            question = question._replace(room=math.ceil(question.room * lane.full_cap / lane.caller.reply_tokens))
-        return question
+    def _give_full_cap(self, lane: Lane, line: Line, budget: Budget) -> bool:
+        """Ask the last row, cut under a lowered cap and too dear with more, under the full one; whether that can be.
 
-    def _put_aside(self, lane: Lane, line: Line) -> bool:
-        """See to the next row if its answer was cut and a longer one cannot be paid for; whether it was such a row.
-
-        It is asked under the cap that holds where money is not short, or set aside: it must keep no other from theirs.
+        Nothing is in flight then, so that nothing else leaves under a cap for which no money was reserved.
         """
-        question = line.again[0].question if line.again else None
-        if question is None or question.room == 1:
+        ticket, price = line.asked(), lane.spec.price
+        if ticket is None or ticket.question is None or not ticket.was_cut or ticket.had_full_cap or price is None:
             return False
-        usual = math.ceil(lane.full_cap / max(1, lane.caller.reply_tokens))
-        if 1 < usual < question.room:
-            line.again[0].question = question._replace(room=usual)
-        else:
-            self._aside.add(line.pop().unit)
-            self._halt_if_the_rest_is_aside()
+        cap = max(lane.full_cap, lane.caller.reply_tokens)
+        if not budget.may_send(money(self._most_in(lane, line), cap, price)):
+            return False
+        lane.caller.set_cap(cap)
+        ticket.question, ticket.had_full_cap = ticket.question._replace(room=1), True
         return True
 
-    def _halt_if_the_rest_is_aside(self) -> None:
-        if len(self._aside) == self._open_units:
-            self.halt("max_cost")
+    def _others_go_on(self, lane: Lane, budget: Budget) -> bool:
+        """Have the other providers send what they can pay for; whether any does, or will when its limits let it."""
+        for other in self._lanes:
+            if other is lane or other.stopped is not None or not other.lines:
+                continue
+            if not other.ready:
+                return True
+            self._pump(other)
+            line, _ = other.next_line()
+            if line is not None and budget.may_send(self._money(other, line)):
+                return True
+        return self._is_waiting()
 
     def _is_waiting(self) -> bool:
         """Whether any request is in flight."""
@@ -493,7 +499,9 @@ class Execution:
                     ticket.first_at = started
                 elif ticket.first_at < earliest:
                     earliest = ticket.first_at
-                questions.append(self._question(lane, ticket))
+                if self._budget is not None and lane.caller.reply_tokens >= lane.full_cap:
+                    ticket.had_full_cap = True
+                questions.append(self._fitted(lane, self._question(lane, ticket)))
                 ledger.sent(lane.index)
             try:
                 left = limits.deadline - (started - earliest)
@@ -568,6 +576,13 @@ class Execution:
             question = ticket.question = question._replace(brief=lane.spec.brief)
         return question
 
+    def _fitted(self, lane: Lane, question: Question) -> Question:
+        """A question as this lane is to carry it: its room is of the full cap, also where that was lowered."""
+        cap = lane.caller.reply_tokens
+        if question.room > 1 and cap < lane.full_cap:
+            question = question._replace(room=question.room * lane.full_cap // cap)
+        return question
+
     def _worker_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -590,8 +605,7 @@ class Execution:
         question = ticket.question or self._question(lane, ticket)
         verdict = judge(self._plan.task, question, result)
         if isinstance(verdict, Again):
-            grew = verdict.question.room > question.room
-            ticket.question = self._roomier(lane, verdict.question) if grew else verdict.question
+            ticket.question = verdict.question
             self._ask_again(self._line_of(ticket), ticket)
         elif isinstance(verdict, Answer) and self._memory is not None and lane.spec.fingerprint is not None:
             self._memory.keep(ticket.unit, lane.index, verdict, result, (lane, ticket, verdict))
@@ -719,8 +733,6 @@ class Execution:
                 outcome = step.outcome
         self._ledger.settled(unit, outcome, reused=reused)
         self._open_units -= 1
-        if self._aside:
-            self._halt_if_the_rest_is_aside()
         if outcome.failure is not None and self._raise_on_error and self._halted is None:
             self.halt("raised")
         if not self._open_units or self._halted is not None:

@@ -169,7 +169,7 @@ class Journal:
         path = Path(os.path.realpath(path))
         with _opening:
             for journal in _journals:
-                if journal.path == path and journal.problem is None:
+                if journal.path == path and journal.problem is None and not journal._ending:
                     journal._uses += 1
                     return journal
             journal = Journal(path)
@@ -182,7 +182,9 @@ class Journal:
             self._uses -= 1
             if self._uses != 0:
                 return
-            _journals.remove(self)
+            self._ending = True
+            if self._patience:  # else whoever ends or forks the process must still know of its writer
+                _journals.remove(self)
         self._end(self._patience)
 
     def key(self, parts: Sequence[bytes]) -> bytes:
@@ -245,8 +247,8 @@ class Journal:
         self._patience = 0.0
         if self.problem is None:  # else it was told
             self._news.append(
-                f"{count:,} answers are not in the journal {self.path} yet: its disk or another program is slow. "
-                "They are in the frame and in bk.last_run(), and are written as soon as that is possible."
+                f"{count:,} of the answers are not in the journal {self.path} yet: its disk or another program is "
+                "slow. All are in the frame and in bk.last_run(), and these are written as soon as that is possible."
             )
 
     def news(self) -> list[str]:
@@ -492,14 +494,16 @@ def delete(path: Path) -> None:
     if not path.exists():
         return
     with _for_people(path), contextlib.ExitStack() as held:
-        for journal in _journals:
-            if journal.path == Path(os.path.realpath(path)):
-                held.enter_context(journal._disk)
-                journal._disconnect()
+        with _opening:
+            ours = [journal for journal in _journals if journal.path == Path(os.path.realpath(path))]
+        for journal in ours:
+            held.enter_context(journal._disk)
+            journal._disconnect()
         try:
             _patiently(lambda: _require_nobody(path))
         except _troubles() as trouble:
-            if _kind(trouble) != "CORRUPT":  # a damaged journal may go; what is no journal or in use may not
+            # One that is damaged, or to which nothing can be written, may go; what is no journal or in use may not.
+            if _kind(trouble) not in ("CORRUPT", "FULL", "READONLY", "IOERR"):
                 raise
         for part in _parts(path):
             part.unlink(missing_ok=True)

@@ -21,7 +21,7 @@ __all__ = ["Later", "Line", "Ticket"]
 class Ticket:
     """One unit at one seat, from its first attempt to its outcome."""
 
-    __slots__ = ("first_at", "last", "question", "retries", "seat", "tries", "unit")
+    __slots__ = ("first_at", "had_full_cap", "last", "question", "retries", "seat", "tries", "unit")
 
     def __init__(self, unit: int, seat: int) -> None:
         self.unit = unit
@@ -32,12 +32,22 @@ class Ticket:
         self.retries = 0
         """Repetitions that count against ``max_retries``."""
         self.last: Failure | None = None
+        self.had_full_cap = False
+        """Whether it was asked under the cap that holds where money is not short."""
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether its answer was cut, so that it needs more room."""
+        return self.question is not None and self.question.room > 1
 
 
 class Line:
-    """The queue of one set of providers: units not asked yet in row order, before them those to be asked again."""
+    """The queue of one set of providers: units not asked yet in row order, before them those to be asked again.
 
-    __slots__ = ("again", "dead", "fresh", "lanes", "position", "seats")
+    Behind them stand those whose answer was cut and whose longer one there was no money for.
+    """
+
+    __slots__ = ("again", "back", "dead", "fresh", "lanes", "position", "seats")
 
     def __init__(self, lanes: list[Lane]) -> None:
         self.lanes = lanes
@@ -45,6 +55,7 @@ class Line:
         self.seats = array("h")
         self.position = 0
         self.again: deque[Ticket] = deque()
+        self.back: deque[Ticket] = deque()
         self.dead: Failure | None = None
         """Why nobody of the set can answer any more."""
 
@@ -57,12 +68,33 @@ class Line:
         """The unit that is next, None when there is none."""
         if self.again:
             return self.again[0].unit
-        return self.fresh[self.position] if self.position < len(self.fresh) else None
+        if self.position < len(self.fresh):
+            return self.fresh[self.position]
+        return self.back[0].unit if self.back else None
+
+    def asked(self) -> Ticket | None:
+        """The next one, if it was asked before."""
+        if self.again:
+            return self.again[0]
+        return self.back[0] if self.back and self.position == len(self.fresh) else None
+
+    def set_back(self) -> bool:
+        """Put the next one behind all others, if its answer was cut and there are others; whether that was done."""
+        if not self.again or not self.again[0].was_cut:
+            return False
+        if len(self.again) == 1 and self.position == len(self.fresh):
+            return False
+        ticket = self.again.popleft()
+        ticket.first_at, ticket.tries = math.inf, 0  # waiting behind other rows is not of its time
+        self.back.append(ticket)
+        return True
 
     def pop(self) -> Ticket:
         """Take the next one."""
         if self.again:
             return self.again.popleft()
+        if self.position == len(self.fresh):
+            return self.back.popleft()
         position = self.position
         self.position = position + 1
         return Ticket(self.fresh[position], self.seats[position])

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import importlib.util
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import CellType, CodeType
 from typing import Any, Literal
 
@@ -88,9 +88,9 @@ class FunctionProvider(Provider):
     rows_per_request : int
         The most prompts a batched function gets at once.
     version : str, optional
-        Lets its answers be kept in the journal, under the function's qualified name (with what a
-        partial, a closure or an object holds of texts) and this text: change it whenever the
-        function answers otherwise. Without it they are not kept.
+        Lets its answers be kept in the journal, under the function's qualified name (with the texts
+        that a partial, a closure or an object holds when the provider is made) and this text: change
+        it whenever the function answers otherwise. Without it they are not kept.
     timeout, deadline, max_retries, rpm, instructions
         As for `OpenAI`. ``TimeoutError`` and ``ConnectionError`` count as transient and are
         retried; any other exception is the row's error, of kind ``function``.
@@ -127,6 +127,7 @@ class FunctionProvider(Provider):
             raise ConfigError(f"{where}: loop={loop!r} is neither 'engine' nor 'caller'.")
         self._function = fn
         self._version = None if version is None else checks.text(where, "version", version)
+        self._identity = [] if version is None else _identity(fn)  # now: an object may keep texts of its calls
         self._batched = bool(batched)
         if not batched and rows_per_request != 64:
             raise ConfigError(f"{where}: rows_per_request={rows_per_request!r} is for batched=True.")
@@ -157,30 +158,28 @@ class FunctionProvider(Provider):
     def _fingerprint(self, task: Task, brief: Brief) -> bytes | None:
         if self._version is None:
             return None
-        return fingerprint(task, brief, function=_identity(self._function), version=self._version)
+        return fingerprint(task, brief, function=self._identity, version=self._version)
 
 
 def _identity(function: Any) -> list[Any]:
     """Module and qualified name, and what tells apart functions that share these.
 
-    These are what a ``partial`` is bound to, the texts a closure or an object holds, and what a lambda does. Numbers
-    that a closure or an object holds are left out: they count calls, and would be others the next time.
+    These are what a ``partial`` or a default is bound to, the texts a closure or an object holds, and what a lambda
+    does. Numbers that a closure or an object holds are left out: they count calls, and would be others the next time.
     """
     if isinstance(function, functools.partial):
-        by_name = sorted((name, _plain(value)) for name, value in function.keywords.items())
-        return ["partial", _identity(function.func), [_plain(value) for value in function.args], by_name]
+        return ["partial", _identity(function.func), _plain(function.args), _plain(function.keywords)]
     if inspect.ismethod(function):
-        return [*_identity(function.__func__), _texts_of(function.__self__)]
+        return [*_identity(function.__func__), _texts(getattr(function.__self__, "__dict__", {}))]
     if not inspect.isroutine(function):
-        return [type(function).__module__, type(function).__qualname__, _texts_of(function)]
+        return [type(function).__module__, type(function).__qualname__, _texts(getattr(function, "__dict__", {}))]
     named: list[Any] = [str(function.__module__), function.__qualname__]
     if not inspect.isfunction(function):
         return named
     code = function.__code__
-    kept = zip(code.co_freevars, function.__closure__ or (), strict=True)
-    texts = [(name, text) for name, cell in kept if isinstance(text := _content(cell), str)]
-    does = _code(code) if code.co_name == "<lambda>" else []
-    return [*named, texts, [_plain(value) for value in function.__defaults__ or ()], does]
+    kept = {name: _content(cell) for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)}
+    bound = [_plain(function.__defaults__), _plain(function.__kwdefaults__)]
+    return [*named, _texts(kept), *bound, _code(code) if code.co_name == "<lambda>" else []]
 
 
 def _content(cell: CellType) -> object:
@@ -191,13 +190,30 @@ def _content(cell: CellType) -> object:
 
 
 def _code(code: CodeType) -> list[Any]:
-    inner = [_code(value) if isinstance(value, CodeType) else _plain(value) for value in code.co_consts]
-    return [code.co_code.hex(), inner, code.co_names]
+    return [code.co_code.hex(), _plain(code.co_consts), list(code.co_names)]
 
 
-def _plain(value: object) -> str:
-    return repr(value) if isinstance(value, (str, int, float, bool, bytes, type(None))) else type(value).__qualname__
+def _texts(held: Mapping[str, object]) -> list[tuple[str, Any]]:
+    """What is likely to be the same the next time: texts, and what consists of nothing else."""
+    return sorted((name, _plain(value)) for name, value in held.items() if _is_text(value))
 
 
-def _texts_of(holder: object) -> list[tuple[str, str]]:
-    return sorted((name, value) for name, value in getattr(holder, "__dict__", {}).items() if isinstance(value, str))
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) or (isinstance(value, tuple | frozenset) and all(map(_is_text, value)))
+
+
+def _plain(value: object) -> Any:
+    """A value as JSON can hold it, the same in every process; of what it cannot, the type."""
+    match value:
+        case CodeType():
+            return _code(value)
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case set() | frozenset():
+            return sorted(repr(_plain(each)) for each in value)
+        case Mapping():
+            return sorted((repr(_plain(key)), repr(_plain(each))) for key, each in value.items())
+        case str() | int() | float() | bool() | bytes() | None:
+            return repr(value)
+        case _:
+            return type(value).__qualname__

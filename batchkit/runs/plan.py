@@ -87,9 +87,10 @@ class Plan:
     def run(self) -> pd.DataFrame:
         """Carry out exactly this, and return the frame. What the pilot answered is not asked again."""
         if self.pilot is None:
-            return carry_out(self._asked, self._view).frame
+            return carry_out(self._asked, self._view, compiled=self._compiled).frame
         done = np.asarray(self.pilot.rows["status"].isin(["answered", "reused"]))
-        return carry_out(self._asked, self._view, Adjustment(~done, self.pilot, spent=self.pilot.spent)).frame
+        adjust = Adjustment(~done, self.pilot, spent=self.pilot.spent)
+        return carry_out(self._asked, self._view, adjust, compiled=self._compiled).frame
 
     def __repr__(self) -> str:
         price = "price unknown" if self.cost is None else dollars(self.cost)
@@ -122,7 +123,8 @@ class Plan:
         waiting = np.flatnonzero(~self._is_answered)
         chosen = waiting[np.unique(np.linspace(0, len(waiting) - 1, min(sample, len(waiting))).astype(int))]
         of_row = self._run._units.unit_of_row
-        run = carry_out(self._asked, self._view, Adjustment(np.isin(of_row, chosen), None))
+        adjust = Adjustment(np.isin(of_row, chosen), None)
+        run = carry_out(self._asked, self._view, adjust, compiled=self._compiled)
         answered = np.asarray(run.rows["status"].isin(["answered", "reused"]))
         self._is_answered[of_row[answered]] = True
         return run

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Adjustment", "Launch", "Run", "View", "ViewMaker", "carry_out", "last_run", "open_journal", "planned"]
 
+_LONGEST_DELAY = 604_800
+"""Seconds: a week."""
 _GRACE = 2.0
 """Seconds that answers in flight get to arrive after an interrupt."""
 
@@ -140,8 +142,8 @@ class Run(Record):
         for name, value in (("max_concurrency", max_concurrency), ("max_output_tokens", max_output_tokens)):
             if value is not None:
                 checks.whole("retry", name, value, 1)
-        if not checks.is_number(delay) or delay < 0:
-            raise ConfigError(f"retry: delay={delay!r} must be a number of seconds, 0 or more.")
+        if not checks.is_number(delay) or not 0 <= delay <= _LONGEST_DELAY:
+            raise ConfigError(f"retry: delay={delay!r} must be a number of seconds, from 0 to {_LONGEST_DELAY:,}.")
         terms = replace(
             self._asked.terms,
             max_cost=settings.above_zero("max_cost", max_cost) or self._asked.terms.max_cost,
@@ -151,7 +153,7 @@ class Run(Record):
         status = self._rows("status")["status"]
         only = np.asarray((status == "failed") | (status == "pending")) & self._concerned()
         adjust = Adjustment(only, self, max_concurrency, max_output_tokens)
-        return carry_out(asked, self._view, adjust, delay).frame
+        return carry_out(asked, self._view, adjust, delay=delay).frame
 
     @strict
     def plot(self, *, title: str | None = None) -> Any:
@@ -340,8 +342,15 @@ class Launch:
             self.run._news.append(f"the progress view failed and was dropped: {type(error).__name__}: {error}")
 
 
-def carry_out(asked: Asked, view: ViewMaker | None, adjust: Adjustment | None = None, delay: float = 0.0) -> Run:
-    """Plan a run, carry it out after ``delay`` seconds and wait for it.
+def carry_out(
+    asked: Asked,
+    view: ViewMaker | None,
+    adjust: Adjustment | None = None,
+    *,
+    delay: float = 0.0,
+    compiled: Compiled | None = None,
+) -> Run:
+    """Plan a run, carry it out after ``delay`` seconds and wait for it; ``compiled`` is its route if worked out before.
 
     Raises
     ------
@@ -352,7 +361,8 @@ def carry_out(asked: Asked, view: ViewMaker | None, adjust: Adjustment | None = 
     RowFailed
         With ``on_error="raise"``, at the first row that fails.
     """
-    compiled = compile_route(asked.route, asked.table, resolve)
+    if compiled is None:
+        compiled = compile_route(asked.route, asked.table, resolve)
     with bridge.home_loop(any(provider.needs_home_loop for provider in compiled.providers)) as home:
         launched = Launch(asked, compiled, view, home, adjust)
         try:

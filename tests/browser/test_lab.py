@@ -121,17 +121,15 @@ class Notebook:
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
         notebook.metadata["kernelspec"] = {"name": kernel, "display_name": kernel, "language": "python"}
         stem = self.name
-        for attempt in range(3):  # now and then JupyterLab never hears a kernel's first word; another kernel does
+        for attempt in range(3):  # now and then JupyterLab never hears a kernel's first words; those of another it does
             self.name = f"{attempt}_{stem}"
             nbformat.write(notebook, self.folder / self.name)
             self.look()
-            idle = self.page.get_by_text(f"{kernel} | Idle")
-            if attempt == 2:
-                expect(idle).to_be_visible(timeout=30_000)
-            elif becomes_visible(idle, 30_000):
-                break
-        self.run(0)
-        expect(self.output(0)).to_contain_text("ready", timeout=30_000)
+            if becomes_visible(self.page.get_by_text(f"{kernel} | Idle"), 30_000):
+                self.run(0)
+                if becomes_visible(self.output(0).get_by_text("ready"), 30_000):
+                    break
+        expect(self.output(0)).to_contain_text("ready")
 
     def look(self):
         self.page.goto(f"{self.lab}/lab/tree/{self.name}?reset")

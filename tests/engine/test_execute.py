@@ -1254,6 +1254,57 @@ def test_a_long_answer_is_not_cut_twice_because_money_is_short(max_cost):
     assert len(script.requests) <= 42
 
 
+@given(
+    seed=st.integers(0, 2**32),
+    count=st.integers(1, 30),
+    slots=st.integers(1, 10),
+    max_cost=st.sampled_from([0.01, 0.02, 0.05, 0.1, 0.5]),
+    cap=st.sampled_from([100, 1_000, 4_000, 40_000]),
+    prices=st.lists(st.sampled_from([PRICE, Price(0.02, 0.08), Price(20.0, 80.0)]), min_size=1, max_size=2),
+)
+def test_no_row_fails_for_a_cap_that_was_lowered(seed, count, slots, max_cost, cap, prices):
+    """Whatever answers need, no more is spent than allowed, and only what is too long without a budget is truncated."""
+    rng = Random(seed)
+    needs = {text: rng.choice([10, 10, 10, 90, 390, 1_500, 6_000]) for text in texts(count)}
+    scripts = []
+
+    def says(place):
+        return lambda question, asked: (
+            rng.choice([0.5, 1.0, 1.0, 3.0]),
+            cut_at(scripts[place].reply_tokens * question.room, needs[question.row]),
+        )
+
+    for place in range(len(prices)):
+        scripts.append(Script(says(place)))
+        scripts[-1].reply_tokens = cap
+    specs = [
+        lane(script, name=f"{place}", price=price, max_concurrency=slots)
+        for place, (script, price) in enumerate(zip(scripts, prices, strict=True))
+    ]
+    ledger = execute(plan_of(texts(count), specs), budget=Budget(max_cost))
+    assert sum(ledger.attempts.cost) <= max_cost * (1 + 1e-9)
+    failed = [text for text, state in zip(texts(count), ledger.state, strict=True) if state == FAILED]
+    assert all(needs[text] > 4 * cap for text in failed)
+    assert ledger.snapshot().finished in ("done", "max_cost")
+
+
+@pytest.mark.parametrize("dear_first", [True, False])
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_provider_that_is_too_dear_does_not_end_the_run_for_a_cheap_one(dear_first, shared):
+    """While another provider can pay for its rows, the run goes on, whether they share a queue or not."""
+    answer = completion("t")._replace(usage=Usage(40, 10))
+    scripts = {name: Script(always(answer, seconds=1.0)) for name in "dc"}
+    prices = {"d": Price(20_000.0, 80_000.0), "c": PRICE}
+    lanes = [lane(scripts[name], name=name, price=prices[name]) for name in ("dc" if dear_first else "cd")]
+    cheap = 1 if dear_first else 0
+    seats = () if shared else (A, B)
+    codes = None if shared else [cheap] * 9 + [1 - cheap]
+    ledger = execute(plan_of(texts(10), lanes, *seats, codes=codes), budget=Budget(0.1))
+    assert list(ledger.state[:9]) == [ANSWERED] * 9
+    assert ledger.state[9] == (ANSWERED if shared else PENDING)
+    assert scripts["d"].requests == []
+
+
 def test_a_long_answer_that_cannot_be_paid_for_keeps_no_other_from_theirs():
     """A row whose answer was cut waits as over budget while all others are asked; the run says max_cost."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -63,6 +64,16 @@ def test_a_plan_is_carried_out_as_it_was_made(change):
     plan = df.llm.plan.classify("text", ["A", "B"], route=bk.FunctionProvider(echo), progress=False)
     change(df)
     assert right(plan.run())
+
+
+def test_a_plan_asks_whom_it_said_it_would():
+    """A condition that is changed between plan and run changes nobody's provider."""
+    mask = np.array([True, False, True, False])
+    one, other = bk.FunctionProvider(echo, name="one"), bk.FunctionProvider(echo, name="other")
+    route = bk.when(mask, one).when(lambda df: mask, one).otherwise(other)
+    plan = frame().llm.plan.classify("text", ["A", "B"], route=route, sample=1, progress=False)
+    mask[:] = ~mask
+    assert plan.run()["label_provider"].astype(object).tolist() == ["one", "other", "one", "other"]
 
 
 @pytest.mark.parametrize("change", CHANGES)
