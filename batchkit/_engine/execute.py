@@ -46,6 +46,8 @@ _ADDED = 400
 """Tokens of a tool's own instructions, of which no one tells beforehand."""
 _TURN = 2_000
 """So many units are lined up, and perhaps answered from memory, at a stretch."""
+_BEHIND = 1 << 40
+"""More units than any run has."""
 _HURRY = 0.1
 """Seconds that an idle disk needs at most for the answers of the last moment."""
 _PATIENCE_WITH_DISK = 0.3
@@ -105,12 +107,14 @@ class Lane:
         self.most_out = max(self.most_out, usage.output)
 
     def next_line(self) -> tuple[Line | None, int]:
-        """The line whose head is first in row order, and that head."""
-        best, first = None, -1
+        """The line whose head is first in row order, and that head; one that was set back comes after all others."""
+        best, first, order = None, -1, -1
         for line in self.lines:
             head = line.head()
-            if head is not None and (best is None or head < first):
-                best, first = line, head
+            if head is not None:
+                place = head + _BEHIND if line.back and line.is_back() else head
+                if best is None or place < order:
+                    best, first, order = line, head, place
         return best, first
 
 

@@ -72,11 +72,15 @@ class Line:
             return self.fresh[self.position]
         return self.back[0].unit if self.back else None
 
+    def is_back(self) -> bool:
+        """Whether nothing is left but what was set back."""
+        return not self.again and self.position == len(self.fresh)
+
     def asked(self) -> Ticket | None:
         """The next one, if it was asked before."""
         if self.again:
             return self.again[0]
-        return self.back[0] if self.back and self.position == len(self.fresh) else None
+        return self.back[0] if self.back and self.is_back() else None
 
     def set_back(self) -> bool:
         """Put the next one behind all others, if its answer was cut and there are others; whether that was done."""

@@ -1288,6 +1288,21 @@ def test_no_row_fails_for_a_cap_that_was_lowered(seed, count, slots, max_cost, c
     assert ledger.snapshot().finished in ("done", "max_cost")
 
 
+def test_a_row_that_was_set_back_waits_for_the_other_queues_of_its_provider():
+    """Where rows of several itineraries go to one provider, a cut row that is too dear comes after all of them."""
+
+    def says(question, asked):
+        return 1.0, cut_at(script.reply_tokens * question.room, 5_000 if question.row == "t1" else 10)
+
+    script = Script(says)
+    script.reply_tokens = 4_000
+    lanes = [lane(script, name="a", price=PRICE), lane(Script(), name="too dear", price=Price(20_000.0, 80_000.0))]
+    plan = plan_of(texts(12), lanes, A, BOTH, codes=[0] * 4 + [1] * 8)
+    ledger = execute(plan, budget=Budget(0.025))
+    assert [unit for unit, state in enumerate(ledger.state) if state != ANSWERED] == [1]
+    assert ledger.snapshot().finished == "max_cost"
+
+
 @pytest.mark.parametrize("dear_first", [True, False])
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_provider_that_is_too_dear_does_not_end_the_run_for_a_cheap_one(dear_first, shared):
