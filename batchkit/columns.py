@@ -347,14 +347,14 @@ def attach(frame: pd.DataFrame, new: Mapping[str, Any], drop: Iterable[str] = ()
         One value per row, in row order. An index of theirs is ignored. Where the frame has
         several levels of column labels, a name stands on the first and the others are empty.
     drop : iterable of str
-        Columns to leave out, if they are there.
+        Columns to leave out, if they are there and not replaced.
 
     Returns
     -------
     DataFrame
         Of the frame's own class, with the identical index.
     """
-    dropped = [_key(frame, name) for name in drop]
+    dropped = [_key(frame, name) for name in drop if name not in new]
     out = (frame.drop(columns=dropped, errors="ignore") if dropped else frame).copy()
     for name, values in new.items():
         out[_key(out, name)] = values.array if isinstance(values, (pd.Series, pd.Index)) else values

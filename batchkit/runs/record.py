@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -91,7 +90,7 @@ class Record:
         rows = self._rows("answer", *parts)
         values = {self._output.name: self._output.column(rows["answer"])}
         values.update(zip(names, (rows[part] for part in parts), strict=True))
-        return columns.attach(self._table.frame, values, self._output.stale(self._table.frame))
+        return columns.attach(self._table.frame, values, self._output.earlier(self._table.frame))
 
     @property
     def rows(self) -> pd.DataFrame:
@@ -113,9 +112,8 @@ class Record:
         rows = self._rows("status", *parts)
         failed = np.flatnonzero(rows["status"] == "failed")
         frame = self._table.frame.iloc[failed]
-        earlier = [self._output.name, f"{self._output.name}_confidence"] if self._output.is_again else []
         new = {f"{self._output.name}_{part}": rows[part][failed] for part in parts}
-        return columns.attach(frame, new, [*earlier, *replace(self._output, details=True).stale(frame)])
+        return columns.attach(frame, new, self._output.earlier(frame))
 
     @property
     def requests(self) -> pd.DataFrame:

@@ -41,15 +41,12 @@ class Output:
         parts = () if self.details is False else BOOKKEEPING + (DETAILS if self.details == "full" else ())
         return [self.name, *self._named(parts)]
 
-    def stale(self, frame: pd.DataFrame) -> list[str]:
-        """Columns of an earlier output that this one does not write, and that would belie it if they stayed."""
+    def earlier(self, frame: pd.DataFrame) -> list[str]:
+        """Columns of an earlier output of ours: what is not written anew would belie what is."""
         if not self.is_again:
             return []
         details = self._named(DETAILS)
-        return [
-            *(self._named(BOOKKEEPING) if self.details is False else ()),
-            *(details if self.details != "full" and columns.has_all(frame, details) else ()),
-        ]
+        return [self.name, *self._named(BOOKKEEPING), *(details if columns.has_all(frame, details) else ())]
 
     def _named(self, parts: Iterable[str]) -> list[str]:
         return [f"{self.name}_{part}" for part in parts]
