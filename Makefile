@@ -44,8 +44,9 @@ bench: $(VENV_BENCH)/installed-bench
 peers: $(VENV_BENCH)/installed-bench
 	$(VENV_BENCH)/bin/python benchmarks/peers.py install
 
+# Pure logic knows neither pandas nor a loop.
 test-pandas2: $(VENV2)/installed-test
-	$(VENV2)/bin/python -m pytest $(PARALLEL) $(FAST)
+	$(VENV2)/bin/python -m pytest $(PARALLEL) $(FAST) --ignore tests/logic --ignore tests/dialects
 
 test-notebooks: $(VENV_NOTEBOOKS)/installed-notebooks
 	$(VENV_NOTEBOOKS)/bin/python -m pytest $(PARALLEL) -m notebook tests/test_notebooks.py tests/test_binder.py tests/widgets
