@@ -446,7 +446,7 @@ def label(provider, rows=4):
 
 def test_a_rate_limit_pauses_for_as_long_as_it_was_asked_to(scripted):
     """A 429 of a real client is `rate_limited`, is waited for as its header says, and costs no retry."""
-    server, provider = scripted(script=["rate_limit_ms"])
+    server, provider = scripted(script=["rate_limit_seconds"])
     heard = []
     with bk.observe(heard.append):
         out = label(provider)
@@ -455,7 +455,7 @@ def test_a_rate_limit_pauses_for_as_long_as_it_was_asked_to(scripted):
     assert run.requests["error"].dropna().tolist() == ["rate_limited"]
     assert run.requests["status"].dropna().tolist() == [429]
     (pause,) = [event for event in heard if isinstance(event, bk.events.Paused)]
-    assert 0 <= pause.seconds <= 0.03
+    assert 0 < pause.seconds <= 1
     assert len(server.requests) == 5
 
 

@@ -242,7 +242,7 @@ class Journal:
         self._hurry.set()
         return reached.wait(timeout) and self.problem is None
 
-    def is_late(self, count: int) -> None:
+    def note_late(self, count: int) -> None:
         """Note that somebody shows ``count`` answers although they are not in the file yet, and waits no longer."""
         self._patience = 0.0
         if self.problem is None:  # else it was told

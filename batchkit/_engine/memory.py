@@ -107,7 +107,7 @@ class Memory:
             await in_thread(self._journal.flush, timeout)
         late, self._unwritten = list(self._unwritten.values()), {}
         if late:
-            self._journal.is_late(len(late))
+            self._journal.note_late(len(late))
         return late
 
     def _written(self, tokens: list[Any], written: Callable[[list[Any]], None]) -> None:

@@ -174,7 +174,7 @@ class Shelf:
             self._keep_next()
         return True
 
-    def is_late(self, count: int) -> None:
+    def note_late(self, count: int) -> None:
         self.late = count
 
     def answers(self) -> list[tuple[str, Any]]:

@@ -157,15 +157,20 @@ def test_the_retry_of_a_pilot_asks_about_the_pilots_rows_only():
     assert out["label"].notna().sum() == 5
 
 
-def test_equal_rows_asked_apart_keep_their_own_answers_after_a_pilot(tmp_path):
-    """With dedupe=False the rest of a plan, and a re-run, ask exactly the rows without an answer of their own."""
-    asked, bad = [], {1}
+def numbered(bad):
+    """A provider whose calls can be told apart by the confidence they bring, and a list of them; some bring nothing."""
+    asked = []
 
     def answer(prompt):
         asked.append(len(asked))
         return None if asked[-1] in bad else {"label": "a", "confidence": asked[-1] / 100}
 
-    provider = bk.FunctionProvider(answer, version="1", max_concurrency=1)
+    return bk.FunctionProvider(answer, version="1", max_concurrency=1), asked
+
+
+def test_equal_rows_asked_apart_keep_their_own_answers_after_a_pilot(tmp_path):
+    """With dedupe=False the rest of a plan, and a re-run, ask exactly the rows without an answer of their own."""
+    provider, asked = numbered({1})
     terms = {"route": provider, "dedupe": False, "journal": tmp_path / "j.sqlite", "progress": False}
     df = pd.DataFrame({"text": ["same"] * 6})
     plan = df.llm.plan.classify("text", LABELS, sample=2, **terms)
@@ -180,13 +185,7 @@ def test_equal_rows_asked_apart_keep_their_own_answers_after_a_pilot(tmp_path):
 
 def test_a_retry_of_equal_rows_asked_apart_takes_no_others_answer(tmp_path):
     """With dedupe=False a row that failed is asked again though an equal one has its answer."""
-    asked, bad = [], {1, 2}
-
-    def answer(prompt):
-        asked.append(len(asked))
-        return None if asked[-1] in bad else {"label": "a", "confidence": asked[-1] / 100}
-
-    provider = bk.FunctionProvider(answer, version="1", max_concurrency=1)
+    provider, asked = numbered({1, 2})
     terms = {"route": provider, "dedupe": False, "journal": tmp_path / "j.sqlite", "progress": False}
     df = pd.DataFrame({"text": ["same"] * 4})
     out = df.llm.classify("text", LABELS, **terms)
